@@ -1,0 +1,1 @@
+//! Who we are: cluster id, broker ids, advertised addresses, producer id blocks.

@@ -1,0 +1,1 @@
+//! Consumer groups: the classic protocol as pure transitions, and the service that persists them.

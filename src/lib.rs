@@ -1,0 +1,22 @@
+//! Hanzo Kafka: a stateless gateway that makes NATS JetStream speak the Kafka protocol.
+
+pub mod admin;
+pub mod catalog;
+pub mod clock;
+pub mod cluster;
+pub mod config;
+pub mod group;
+pub mod handlers;
+pub mod limits;
+pub mod log;
+pub mod logging;
+pub mod metrics;
+pub mod offsets;
+pub mod promise;
+pub mod protocol;
+pub mod records;
+pub mod server;
+pub mod store;
+pub mod tasks;
+pub mod wake;
+pub mod wire;

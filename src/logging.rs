@@ -1,0 +1,1 @@
+//! The slog logger: levels and formats.

@@ -1,0 +1,3 @@
+//! The `hanzo-kafka` command.
+
+fn main() {}

@@ -1,0 +1,1 @@
+//! The Kafka protocol: API table, headers, frames, messages.

@@ -1,0 +1,1 @@
+//! Record batches: view, walk, validate, stamp, compress.

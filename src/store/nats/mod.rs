@@ -1,0 +1,1 @@
+//! The store over the blocking `nats` crate.
