@@ -15,6 +15,7 @@ pub mod offsets;
 pub mod promise;
 pub mod protocol;
 pub mod records;
+pub mod sealed;
 pub mod server;
 pub mod store;
 pub mod tasks;

@@ -30,3 +30,23 @@ pub trait Parked: Send {
     /// The client is gone: release what waits on its behalf. What is under way to the store goes on.
     fn abandon(&mut self) {}
 }
+
+/// How a frame is to be treated before it is decoded.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// Answered from memory: the reserved workers take these.
+    Light,
+    /// May wait for the store.
+    Heavy,
+    /// Heavy, and begun before an earlier Produce of its connection has finished.
+    Produce,
+}
+
+/// What the server knows of the protocol.
+pub trait Dispatch: Send + Sync {
+    /// Looks at the first bytes of a frame (its length prefix left out).
+    fn kind(&self, frame: &[u8]) -> Kind;
+
+    /// Decodes and answers one frame (its length prefix left out). A frame that cannot be answered gives `Close`.
+    fn dispatch(&self, frame: bytes::Bytes, peer: std::net::IpAddr) -> Outcome;
+}
