@@ -1,1 +1,261 @@
 //! The partition log: append, read, producer states, and the log end that never goes back.
+
+pub mod append;
+mod cache;
+mod end;
+mod index;
+mod partition;
+mod producers;
+mod read;
+mod scan;
+mod ticks;
+mod time;
+mod turn;
+
+pub use append::Append;
+pub use end::BUCKET as ENDS_BUCKET;
+pub use partition::{PartitionLog, View};
+pub use read::Read;
+pub use time::TimeQuery;
+
+use crate::catalog::Topic;
+use crate::protocol::error_code::ErrorCode;
+use crate::records::build::BatchBuilder;
+use crate::store::{Publish, Sequence, Store, StoreError};
+use crate::tasks::Tasks;
+use crate::wake::Wakeups;
+use crate::wire::Uuid;
+use bytes::Bytes;
+use cache::{Cache, PartitionKey};
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+use ticks::Ticks;
+
+/// Names who published a message: `<random per process>-<counter>`. Whether a message is ours is decided by this alone.
+const WRITER_HEADER: &str = "Kafka-Writer";
+
+/// NATS's default, assumed until the server has told its own.
+const MAX_PAYLOAD_DEFAULT: usize = 1024 * 1024;
+
+/// Where an appended batch stands.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Appended {
+    pub base_offset: i64,
+    /// The log append time, or -1 where records keep their own.
+    pub append_time_ms: i64,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum LogError {
+    /// The topic is deleted, or its stream is another topic's now.
+    Gone,
+    /// The offset is not in the log; here are its bounds.
+    OutOfRange(View),
+    /// Larger than one stored message can be.
+    TooLarge,
+    /// The batch itself is refused.
+    Refused(ErrorCode),
+    Store(StoreError),
+}
+
+impl fmt::Display for LogError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LogError::Gone => f.write_str("the topic is gone"),
+            LogError::OutOfRange(view) => {
+                write!(f, "the offset is outside of {}..{}", view.log_start, view.high_watermark)
+            }
+            LogError::TooLarge => f.write_str("the batch does not fit in one stored message"),
+            LogError::Refused(code) => write!(f, "refused: {code:?}"),
+            LogError::Store(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for LogError {}
+
+impl std::convert::From<StoreError> for LogError {
+    fn from(error: StoreError) -> Self {
+        LogError::Store(error)
+    }
+}
+
+/// Counters of what rarely happens.
+#[derive(Default)]
+pub struct LogMetrics {
+    conflicts: AtomicU64,
+    undecided: AtomicU64,
+}
+
+impl LogMetrics {
+    fn conflict(&self) {
+        self.conflicts.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn undecided(&self) {
+        self.undecided.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Appends that found another writer's message in their place.
+    pub fn conflicts(&self) -> u64 {
+        self.conflicts.load(Ordering::Relaxed)
+    }
+
+    /// Publish attempts whose outcome had to be found out.
+    pub fn undecided_slots(&self) -> u64 {
+        self.undecided.load(Ordering::Relaxed)
+    }
+}
+
+/// What all partition logs of a process share.
+pub(crate) struct Shared {
+    store: Arc<dyn Store>,
+    tasks: Arc<dyn Tasks>,
+    wakeups: Arc<Wakeups>,
+    logger: slog::Logger,
+    cache: Cache,
+    ticks: Arc<Ticks>,
+    metrics: LogMetrics,
+    process: String,
+    writes: AtomicU64,
+    /// Told the topic's name when its stream is found missing.
+    on_missing: Box<dyn Fn(&str) + Send + Sync>,
+}
+
+/// A message to publish and the name it is recognised by.
+#[derive(Clone)]
+struct Outgoing {
+    publish: Publish,
+    writer: String,
+}
+
+impl Shared {
+    fn max_payload(&self) -> usize {
+        match self.store.info().max_payload {
+            0 => MAX_PAYLOAD_DEFAULT,
+            bytes => bytes,
+        }
+    }
+
+    fn message(&self, subject: &str, payload: Bytes, guard: Sequence) -> Outgoing {
+        let writer = format!("{}-{}", self.process, self.writes.fetch_add(1, Ordering::Relaxed));
+        let publish = Publish {
+            subject: subject.to_owned(),
+            headers: vec![(WRITER_HEADER.to_owned(), writer.clone())],
+            payload,
+            expected_last: Some(guard),
+            expected_last_on_subject: None,
+        };
+        Outgoing { publish, writer }
+    }
+
+    fn stream_is_gone(&self, topic: &str) {
+        (self.on_missing)(topic);
+    }
+}
+
+/// An empty batch at `offset`: a chain that ends at `offset + 1` and holds no record.
+fn marker(offset: i64) -> Vec<u8> {
+    BatchBuilder::new().base_offset(offset).build()
+}
+
+/// The partition logs of this process.
+pub struct Logs {
+    shared: Arc<Shared>,
+    /// Protects the registry; held only for look-ups.
+    open: Mutex<HashMap<PartitionKey, Arc<PartitionLog>>>,
+}
+
+/// What the logs are built on.
+pub struct LogParts {
+    pub store: Arc<dyn Store>,
+    pub tasks: Arc<dyn Tasks>,
+    pub wakeups: Arc<Wakeups>,
+    pub logger: slog::Logger,
+    /// Random per process: part of every writer header and tick.
+    pub process: String,
+    pub on_missing: Box<dyn Fn(&str) + Send + Sync>,
+}
+
+impl Logs {
+    pub fn new(parts: LogParts) -> Arc<Logs> {
+        let LogParts { store, tasks, wakeups, logger, process, on_missing } = parts;
+        let ticks = Ticks::new(store.clone(), tasks.clone(), process.clone());
+        let shared = Arc::new(Shared {
+            store,
+            tasks,
+            wakeups,
+            logger,
+            cache: Cache::default(),
+            ticks,
+            metrics: LogMetrics::default(),
+            process,
+            writes: AtomicU64::new(0),
+            on_missing,
+        });
+        let logs = Arc::new(Logs { shared, open: Mutex::new(HashMap::new()) });
+        let heard = Arc::downgrade(&logs);
+        logs.shared.ticks.start(Box::new(move |key, sequence| {
+            if let Some(log) = heard.upgrade().and_then(|logs| logs.get(key)) {
+                log.hint(sequence);
+            }
+        }));
+        logs
+    }
+
+    fn get(&self, key: PartitionKey) -> Option<Arc<PartitionLog>> {
+        self.open.lock().expect("no holder panics").get(&key).cloned()
+    }
+
+    /// The log of a topic's partition; `None` if the topic has no such partition.
+    pub fn partition(&self, topic: &Topic, index: i32) -> Option<Arc<PartitionLog>> {
+        let place = topic.partitions.get(usize::try_from(index).ok()?)?;
+        let key = (topic.id, index);
+        let mut open = self.open.lock().expect("no holder panics");
+        let log = open.entry(key).or_insert_with(|| {
+            Arc::new(PartitionLog::new(self.shared.clone(), topic.name.clone(), key, place.clone()))
+        });
+        Some(log.clone())
+    }
+
+    /// Ends the logs of a deleted topic: who waits on them is answered.
+    pub fn forget(&self, topic_id: Uuid) {
+        let ended: Vec<_> = {
+            let mut open = self.open.lock().expect("no holder panics");
+            let keys: Vec<_> = open.keys().filter(|(id, _)| *id == topic_id).copied().collect();
+            keys.iter().filter_map(|key| open.remove(key)).collect()
+        };
+        ended.iter().for_each(|log| log.end());
+    }
+
+    /// Removes the end entries of a deleted topic. Entries that remain (the store did not answer) do no harm: the id is
+    /// never used again.
+    pub fn forget_ends(&self, topic: &Topic, deadline: Instant) {
+        for index in 0..topic.partitions.len() {
+            let index = i32::try_from(index).expect("partition counts are i32");
+            let _ = end::remove(&*self.shared.store, &end::key(topic.id, index), deadline);
+        }
+    }
+
+    /// The catalog's slow poll saw this stream's last sequence: how foreign publishers are found.
+    pub fn observe(&self, topic_id: Uuid, index: i32, last: Sequence) {
+        if let Some(log) = self.get((topic_id, index)) {
+            log.hint(last);
+        }
+    }
+
+    /// Writes the exact end of every partition that has one to write; for a graceful stop.
+    pub fn write_ends(&self) {
+        let logs: Vec<_> = self.open.lock().expect("no holder panics").values().cloned().collect();
+        for log in logs.iter().filter(|log| log.end_is_behind()) {
+            log.write_end(false);
+        }
+    }
+
+    pub fn metrics(&self) -> &LogMetrics {
+        &self.shared.metrics
+    }
+}

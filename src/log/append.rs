@@ -1,0 +1,460 @@
+//! Appending: one commit in flight per partition, group commit under a guard.
+//!
+//! What is queued when no publish is in flight is checked, stamped and published as one message that only fits right
+//! after the tail. An ack commits it. A guard that did not match, or no answer, leaves the slot after the tail
+//! *undecided* until an ack or a message read there decides; until then the partition publishes nothing else.
+
+use crate::limits::{
+    APPEND_QUEUE_BYTES_MAX, CEILING_STEP_OFFSETS, END_ENTRY_BYTES_MAX, END_ENTRY_MESSAGES_MAX, END_QUIET, STORE_CALL_MAX,
+    UNDECIDED_PAUSE_MAX, UNDECIDED_PAUSE_MIN,
+};
+use crate::log::cache::Chain;
+use crate::log::end::NewestTime;
+use crate::log::partition::{PartitionLog, Phase, State};
+use crate::log::producers::{Overlay, Verdict};
+use crate::log::{Appended, LogError, Outgoing};
+use crate::promise::Promise;
+use crate::records::batch::{BatchHeader, stamp};
+use crate::store::{From, Pick, PubAck, Sequence, StoreError, StoreResult};
+use bytes::Bytes;
+use slog::{debug, warn};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// Room left for the NATS headers in a message of max_payload.
+const MESSAGE_HEADER_BYTES: usize = 512;
+
+/// A batch on its way into the log.
+pub struct Append {
+    /// One validated batch.
+    pub batch: Bytes,
+    pub header: BatchHeader,
+    /// If it is not stamped by then, it leaves the queue.
+    pub deadline: Instant,
+    pub promise: Promise<Result<Appended, LogError>>,
+}
+
+/// Batches waiting for their group.
+#[derive(Default)]
+pub(super) struct Queue {
+    waiting: VecDeque<Append>,
+    bytes: usize,
+}
+
+impl Queue {
+    pub fn take_all(&mut self) -> Vec<Append> {
+        self.bytes = 0;
+        self.waiting.drain(..).collect()
+    }
+
+    fn push(&mut self, append: Append) {
+        self.bytes += append.batch.len();
+        self.waiting.push_back(append);
+    }
+
+    fn pop(&mut self) -> Option<Append> {
+        let append = self.waiting.pop_front()?;
+        self.bytes -= append.batch.len();
+        Some(append)
+    }
+
+    /// Puts a group back to the front, in its order.
+    fn put_back(&mut self, group: Vec<Append>) {
+        for append in group.into_iter().rev() {
+            self.bytes += append.batch.len();
+            self.waiting.push_front(append);
+        }
+    }
+
+    fn take_expired(&mut self, now: Instant) -> VecDeque<Append> {
+        if self.waiting.iter().all(|append| append.deadline > now) {
+            return VecDeque::new();
+        }
+        let (expired, waiting) = self.waiting.drain(..).partition(|append| append.deadline <= now);
+        self.waiting = waiting;
+        self.bytes = self.waiting.iter().map(|append| append.batch.len()).sum();
+        expired
+    }
+}
+
+/// A published group whose outcome is not known yet.
+pub(super) struct Flight {
+    message: Outgoing,
+    members: Vec<Member>,
+    from: i64,
+    next: i64,
+    /// The tick epoch before it was published.
+    epoch: u64,
+    attempts: u32,
+    /// An attempt may have reached the server.
+    may_be_stored: bool,
+}
+
+struct Member {
+    append: Append,
+    appended: Appended,
+    /// The stamped header; none for the repeat of another member.
+    stamped: Option<BatchHeader>,
+}
+
+/// What a look at the queue came to.
+struct Formed {
+    settled: Vec<(Append, Result<Appended, LogError>)>,
+    publish: Option<Outgoing>,
+    load: bool,
+    raise: bool,
+}
+
+impl PartitionLog {
+    /// Queues a batch. Never blocks: the promise is kept when its group is decided, or earlier if it is refused.
+    pub fn append(self: &Arc<Self>, append: Append) {
+        let refused = {
+            let mut state = self.lock();
+            if state.gone {
+                Some((append, LogError::Gone))
+            } else if append.batch.len() + MESSAGE_HEADER_BYTES > self.shared.max_payload() {
+                Some((append, LogError::TooLarge))
+            } else if state.queue.bytes + append.batch.len() > APPEND_QUEUE_BYTES_MAX.max(append.batch.len()) {
+                Some((append, LogError::Store(StoreError::Busy)))
+            } else {
+                state.queue.push(append);
+                None
+            }
+        };
+        match refused {
+            Some((append, error)) => append.promise.keep(Err(error)),
+            None => self.pump(),
+        }
+    }
+
+    /// Publishes the next group if nothing is in flight and something is queued.
+    pub(super) fn pump(self: &Arc<Self>) {
+        let formed = {
+            let mut state = self.lock();
+            self.form(&mut state)
+        };
+        for (append, result) in formed.settled {
+            append.promise.keep(result);
+        }
+        if formed.load {
+            let log = self.clone();
+            self.shared.tasks.spawn(Box::new(move || log.load_for_queue()));
+        }
+        if formed.raise {
+            let log = self.clone();
+            self.shared.tasks.spawn(Box::new(move || log.write_end(true)));
+        }
+        if let Some(message) = formed.publish {
+            self.send(message);
+        }
+    }
+
+    fn send(self: &Arc<Self>, message: Outgoing) {
+        let log = self.clone();
+        let deadline = Instant::now() + STORE_CALL_MAX;
+        self.shared.store.publish_begin(message.publish, deadline, Box::new(move |outcome| log.decided(outcome)));
+    }
+
+    fn form(&self, state: &mut State) -> Formed {
+        let mut formed = Formed { settled: Vec::new(), publish: None, load: false, raise: false };
+        let expired = state.queue.take_expired(Instant::now());
+        formed.settled.extend(expired.into_iter().map(|append| (append, Err(LogError::Store(StoreError::NoAnswer)))));
+        match state.phase {
+            Phase::Cold => formed.load = !state.queue.waiting.is_empty(),
+            Phase::Idle => self.stamp_group(state, &mut formed),
+            Phase::Busy | Phase::InFlight(_) | Phase::Deciding => {}
+        }
+        formed
+    }
+
+    /// Checks and stamps what is queued, in order, up to one message. Leaves a flight behind, or an empty queue, or a
+    /// queue that waits for a higher ceiling.
+    fn stamp_group(&self, state: &mut State, formed: &mut Formed) {
+        let bytes_max = self.shared.max_payload().saturating_sub(MESSAGE_HEADER_BYTES);
+        let from = state.tail.next_offset;
+        let (mut next, mut members) = (from, Vec::new());
+        let mut payload = Vec::with_capacity(state.queue.bytes.min(bytes_max));
+        let mut overlay = Overlay::new(&state.tail.producers);
+        let mut blocked = false;
+        while let Some(append) = state.queue.waiting.front() {
+            let append = match overlay.check(&append.header) {
+                Verdict::Refuse(code) => {
+                    formed.settled.extend(state.queue.pop().map(|append| (append, Err(LogError::Refused(code)))));
+                    continue;
+                }
+                Verdict::Duplicate(stored) => {
+                    let appended = Appended { base_offset: stored.base_offset, append_time_ms: stored.append_time_ms };
+                    let Some(append) = state.queue.pop() else { break };
+                    if stored.base_offset < from {
+                        formed.settled.push((append, Ok(appended)));
+                    } else {
+                        members.push(Member { append, appended, stamped: None });
+                    }
+                    continue;
+                }
+                Verdict::Append => {
+                    blocked = next + i64::from(append.header.last_offset_delta) >= state.end.ceiling;
+                    if blocked || payload.len() + append.batch.len() > bytes_max {
+                        break;
+                    }
+                    match state.queue.pop() {
+                        Some(append) => append,
+                        None => break,
+                    }
+                }
+            };
+            let start = payload.len();
+            payload.extend_from_slice(&append.batch);
+            stamp(&mut payload[start..], next, 0);
+            let stamped = BatchHeader { base_offset: next, leader_epoch: 0, ..append.header };
+            overlay.add(&stamped);
+            next = stamped.next_offset();
+            let append_time_ms = if stamped.is_append_time() { stamped.max_timestamp } else { -1 };
+            members.push(Member { append, appended: Appended { base_offset: stamped.base_offset, append_time_ms }, stamped: Some(stamped) });
+        }
+        let low = state.end.ceiling - next < CEILING_STEP_OFFSETS / 2;
+        if (blocked || low) && !state.end.raising {
+            state.end.raising = true;
+            formed.raise = true;
+        }
+        if members.is_empty() {
+            return;
+        }
+        let message = self.shared.message(&self.place.subject, payload.into(), state.tail.last);
+        formed.publish = Some(message.clone());
+        let epoch = self.shared.ticks.epoch();
+        let flight = Flight { message, members, from, next, epoch, attempts: 1, may_be_stored: false };
+        self.set_phase(state, Phase::InFlight(flight));
+    }
+
+    /// The outcome of a publish attempt. Runs on the store's reply reader: must not block.
+    fn decided(self: &Arc<Self>, outcome: StoreResult<PubAck>) {
+        match outcome {
+            Ok(ack) => self.commit(ack.sequence),
+            Err(error) => self.doubt(error),
+        }
+        self.pump();
+    }
+
+    /// The group is stored at `sequence`.
+    fn commit(self: &Arc<Self>, sequence: Sequence) {
+        let mut state = self.lock();
+        let Some(flight) = take_flight(&mut state) else {
+            return;
+        };
+        let payload = flight.message.publish.payload.clone();
+        for stamped in flight.members.iter().filter_map(|member| member.stamped.as_ref()) {
+            state.tail.producers.learn(stamped);
+            NewestTime::note(&mut state.tail.newest_time, stamped.max_timestamp, stamped.base_offset);
+        }
+        state.tail.last = sequence;
+        state.tail.next_offset = flight.next;
+        state.certain_epoch = Some(flight.epoch);
+        state.end.messages += 1;
+        state.end.bytes += payload.len() as u64;
+        state.end.last_append = Some(Instant::now());
+        let anchor = state.end.messages >= END_ENTRY_MESSAGES_MAX || state.end.bytes >= END_ENTRY_BYTES_MAX;
+        let quiet_timer = !std::mem::replace(&mut state.end.timer_set, true);
+        self.show(&mut state, Chain { from: flight.from, next: flight.next, payload }, sequence);
+        self.set_phase(&mut state, Phase::Idle);
+        drop(state);
+
+        self.shared.ticks.committed(self.key, flight.next, sequence);
+        for member in flight.members {
+            member.append.promise.keep(Ok(member.appended));
+        }
+        self.notify();
+        if anchor {
+            let log = self.clone();
+            self.shared.tasks.spawn(Box::new(move || log.write_end(false)));
+        }
+        if quiet_timer {
+            self.watch_for_quiet(Instant::now() + END_QUIET);
+        }
+    }
+
+    /// An attempt failed. Either the message is certainly not stored, or its slot is undecided.
+    fn doubt(self: &Arc<Self>, error: StoreError) {
+        let mut state = self.lock();
+        let Some(mut flight) = take_flight(&mut state) else {
+            return;
+        };
+        let not_this_time = matches!(
+            error,
+            StoreError::Unavailable | StoreError::NoSpace(_) | StoreError::TooLarge { .. } | StoreError::Refused { .. } | StoreError::Busy
+        );
+        let look_for_stream = error == StoreError::Unavailable;
+        if not_this_time && !flight.may_be_stored {
+            self.set_phase(&mut state, Phase::Idle);
+            drop(state);
+            debug!(self.shared.logger, "publish refused"; "topic" => &self.topic, "partition" => self.key.1, "error" => %error);
+            for member in flight.members {
+                member.append.promise.keep(Err(LogError::Store(error.clone())));
+            }
+            if look_for_stream {
+                self.look_for_stream();
+            }
+            return;
+        }
+        // A guard that did not match has not stored this attempt, but may speak of an earlier one, or of one that is
+        // proposed and not yet readable.
+        flight.may_be_stored |= !not_this_time;
+        self.set_phase(&mut state, Phase::Deciding);
+        drop(state);
+        self.shared.metrics.undecided();
+        let log = self.clone();
+        if matches!(error, StoreError::WrongLast(_)) && flight.attempts == 1 {
+            self.shared.tasks.spawn(Box::new(move || log.decide(flight)));
+        } else {
+            let pause = (UNDECIDED_PAUSE_MIN * 2_u32.saturating_pow(flight.attempts - 1)).min(UNDECIDED_PAUSE_MAX);
+            self.shared.tasks.spawn_at(Instant::now() + pause, Box::new(move || log.decide(flight)));
+        }
+    }
+
+    /// Nobody listens on the subject: JetStream is away, or the stream is.
+    fn look_for_stream(self: &Arc<Self>) {
+        let log = self.clone();
+        self.shared.tasks.spawn(Box::new(move || {
+            let deadline = Instant::now() + STORE_CALL_MAX;
+            if let Err(error) = log.shared.store.stream_info(&log.place.stream, deadline) {
+                log.lost(error);
+            }
+        }));
+    }
+
+    /// Finds out what took the slot after the tail. Runs on a worker, in phase Deciding.
+    fn decide(self: &Arc<Self>, mut flight: Flight) {
+        if self.is_gone() {
+            return self.give_up(flight, LogError::Gone);
+        }
+        let deadline = Instant::now() + STORE_CALL_MAX;
+        let guard = flight.message.publish.expected_last.unwrap_or_default();
+        let found = self.shared.store.message_get(&self.place.stream, Pick::AtOrAfter(guard.next()), From::Leader, deadline);
+        match found {
+            Ok(message) if message.header(crate::log::WRITER_HEADER) == Some(flight.message.writer.as_str()) => {
+                self.in_flight_again(flight);
+                self.commit(message.sequence);
+                self.pump();
+            }
+            Ok(_) => self.conflict(flight),
+            Err(StoreError::NoMessage) => match self.slot_is_open(guard, deadline) {
+                Ok(true) => {
+                    flight.attempts += 1;
+                    let message = flight.message.clone();
+                    self.in_flight_again(flight);
+                    self.send(message);
+                }
+                Ok(false) => self.start_over(flight),
+                Err(error) => self.decide_later(flight, error),
+            },
+            Err(error) => self.decide_later(flight, error),
+        }
+    }
+
+    /// Whether the stream still ends at `guard`, and is the one that the guard was learned from.
+    fn slot_is_open(&self, guard: Sequence, deadline: Instant) -> StoreResult<bool> {
+        let info = self.shared.store.stream_info(&self.place.stream, deadline)?;
+        let created = self.lock().tail.created == info.created;
+        Ok(created && info.state.last == guard)
+    }
+
+    fn in_flight_again(&self, flight: Flight) {
+        let mut state = self.lock();
+        self.set_phase(&mut state, Phase::InFlight(flight));
+    }
+
+    fn decide_later(self: &Arc<Self>, mut flight: Flight, error: StoreError) {
+        if let LogError::Gone = self.lost(error) {
+            return self.give_up(flight, LogError::Gone);
+        }
+        // Those whose time is up leave the queue; the group's own waiters are answered where they wait.
+        self.pump();
+        flight.attempts += 1;
+        let pause = (UNDECIDED_PAUSE_MIN * 2_u32.saturating_pow(flight.attempts.min(16))).min(UNDECIDED_PAUSE_MAX);
+        let log = self.clone();
+        self.shared.tasks.spawn_at(Instant::now() + pause, Box::new(move || log.decide(flight)));
+    }
+
+    /// Somebody else took the slot: their offsets and producers are learned, then the group is checked and stamped anew.
+    fn conflict(self: &Arc<Self>, flight: Flight) {
+        self.shared.metrics.conflict();
+        {
+            let mut state = self.lock();
+            state.queue.put_back(originals(flight));
+            state.hinted = state.tail.last.next().max(state.hinted);
+            self.set_phase(&mut state, Phase::Idle);
+        }
+        if let Err(error) = self.exact_view(Instant::now() + STORE_CALL_MAX) {
+            debug!(self.shared.logger, "conflict not resolved yet"; "topic" => &self.topic, "error" => %error);
+            let log = self.clone();
+            self.shared.tasks.spawn_at(Instant::now() + UNDECIDED_PAUSE_MAX, Box::new(move || log.pump()));
+        }
+    }
+
+    /// The slot was taken and what took it is gone (purged, aged out), or this is another incarnation of the stream:
+    /// whether the group was stored cannot be known any more. Its waiters are told so, the rest goes on after a new load.
+    fn start_over(self: &Arc<Self>, flight: Flight) {
+        warn!(self.shared.logger, "the outcome of an append cannot be known: what was stored is gone";
+            "topic" => &self.topic, "partition" => self.key.1);
+        {
+            let mut state = self.lock();
+            self.set_phase(&mut state, Phase::Cold);
+        }
+        for member in flight.members {
+            member.append.promise.keep(Err(LogError::Store(StoreError::NoAnswer)));
+        }
+        self.pump();
+    }
+
+    fn give_up(self: &Arc<Self>, flight: Flight, error: LogError) {
+        {
+            let mut state = self.lock();
+            self.set_phase(&mut state, Phase::Cold);
+        }
+        for member in flight.members {
+            member.append.promise.keep(Err(error.clone()));
+        }
+    }
+
+    /// Loads the log because batches wait for it; if that fails they are told.
+    fn load_for_queue(self: &Arc<Self>) {
+        if let Err(error) = self.view(Instant::now() + STORE_CALL_MAX) {
+            debug!(self.shared.logger, "log not loaded"; "topic" => &self.topic, "partition" => self.key.1, "error" => %error);
+        }
+    }
+
+    /// Writes the exact end once nothing was appended for a while.
+    fn watch_for_quiet(self: &Arc<Self>, at: Instant) {
+        let log = self.clone();
+        let look = move || {
+            let again = {
+                let mut state = log.lock();
+                let due = state.end.last_append.map_or(at, |last| last + END_QUIET);
+                let again = (due > Instant::now()).then_some(due);
+                state.end.timer_set = again.is_some();
+                again
+            };
+            match again {
+                Some(due) => log.watch_for_quiet(due),
+                None => log.write_end(false),
+            }
+        };
+        self.shared.tasks.spawn_at(at, Box::new(look));
+    }
+}
+
+fn take_flight(state: &mut State) -> Option<Flight> {
+    match std::mem::replace(&mut state.phase, Phase::Idle) {
+        Phase::InFlight(flight) => Some(flight),
+        other => {
+            state.phase = other;
+            None
+        }
+    }
+}
+
+/// The batches as the clients sent them, in their order.
+fn originals(flight: Flight) -> Vec<Append> {
+    flight.members.into_iter().map(|member| member.append).collect()
+}

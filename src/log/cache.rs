@@ -1,0 +1,99 @@
+//! Stored messages kept in memory, for all partitions under one byte budget: the newest, and what readers read ahead.
+
+use bytes::Bytes;
+use crate::limits::CACHE_BYTES_MAX;
+use crate::wire::Uuid;
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Mutex;
+
+pub type PartitionKey = (Uuid, i32);
+
+/// A message that counts, and which offsets it answers for: `from..next`, where `from` is the end of the message before it.
+#[derive(Clone, Debug)]
+pub struct Chain {
+    pub from: i64,
+    pub next: i64,
+    pub payload: Bytes,
+}
+
+#[derive(Default)]
+pub struct Cache {
+    /// Protects the chains, their age order and their total size.
+    held: Mutex<Held>,
+}
+
+#[derive(Default)]
+struct Held {
+    partitions: HashMap<PartitionKey, BTreeMap<i64, Chain>>,
+    /// Oldest first; names chains that may be gone already.
+    ages: VecDeque<(PartitionKey, i64)>,
+    bytes: usize,
+}
+
+impl Cache {
+    /// The chain that answers for `offset`.
+    pub fn get(&self, key: PartitionKey, offset: i64) -> Option<Chain> {
+        let held = self.held.lock().expect("no holder panics");
+        let (_, chain) = held.partitions.get(&key)?.range(..=offset).next_back()?;
+        (offset < chain.next).then(|| chain.clone())
+    }
+
+    pub fn put(&self, key: PartitionKey, chain: Chain) {
+        let mut held = self.held.lock().expect("no holder panics");
+        let from = chain.from;
+        held.bytes += chain.payload.len();
+        held.ages.push_back((key, from));
+        if let Some(replaced) = held.partitions.entry(key).or_default().insert(from, chain) {
+            held.bytes -= replaced.payload.len();
+        }
+        while held.bytes > CACHE_BYTES_MAX {
+            let Some((key, from)) = held.ages.pop_front() else {
+                break;
+            };
+            held.remove(key, from);
+        }
+    }
+
+    /// Drops what is held of a partition.
+    pub fn forget(&self, key: PartitionKey) {
+        let mut held = self.held.lock().expect("no holder panics");
+        if let Some(chains) = held.partitions.remove(&key) {
+            held.bytes -= chains.values().map(|chain| chain.payload.len()).sum::<usize>();
+            held.ages.retain(|(k, _)| *k != key);
+        }
+    }
+}
+
+impl Held {
+    fn remove(&mut self, key: PartitionKey, from: i64) {
+        if let Some(chains) = self.partitions.get_mut(&key) {
+            if let Some(chain) = chains.remove(&from) {
+                self.bytes -= chain.payload.len();
+            }
+            if chains.is_empty() {
+                self.partitions.remove(&key);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_leave_first_and_gaps_belong_to_the_message_after_them() {
+        let cache = Cache::default();
+        let key = (Uuid::ZERO, 0);
+        let payload = Bytes::from(vec![0; CACHE_BYTES_MAX / 4]);
+        for i in 0..5 {
+            cache.put(key, Chain { from: i * 10, next: i * 10 + 10, payload: payload.clone() });
+        }
+        assert!(cache.get(key, 0).is_none());
+        assert_eq!(cache.get(key, 15).map(|chain| chain.from), Some(10));
+        assert!(cache.get(key, 50).is_none());
+        cache.forget(key);
+        assert!(cache.get(key, 15).is_none());
+        assert_eq!(cache.held.lock().expect("no holder panics").bytes, 0);
+    }
+}

@@ -1,0 +1,113 @@
+//! The log end that survives an emptied stream: one KV entry per partition, by compare-and-set, never decreasing.
+//!
+//! The entry is an anchor: at `sequence` the next offset was `next_offset`, exactly. No append whose last offset reaches
+//! `ceiling` is published, so an end that can no longer be read is known to lie below it.
+
+use crate::limits::PRODUCERS_PER_SNAPSHOT_MAX;
+use crate::log::producers::Producers;
+use crate::sealed;
+use crate::store::{KvEntry, Sequence, Store, StoreError, StoreResult, kv_replace};
+use crate::wire::Uuid;
+use serde_json::{Value, json};
+use std::time::Instant;
+
+/// The bucket of end entries.
+pub const BUCKET: &str = "kafka-ends";
+
+/// The batch that holds the largest timestamp seen so far.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct NewestTime {
+    pub timestamp: i64,
+    pub base_offset: i64,
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct EndEntry {
+    /// Up to and including this message, all is accounted for.
+    pub sequence: Sequence,
+    pub next_offset: i64,
+    /// Offsets below this may have been given.
+    pub ceiling: i64,
+    /// Records below this offset were seen to be gone.
+    pub log_start: i64,
+    pub newest_time: Option<NewestTime>,
+    pub producers: Producers,
+}
+
+/// The key of a partition's entry: topic ids are legal tokens.
+pub fn key(topic_id: Uuid, index: i32) -> String {
+    format!("{topic_id}.{index}")
+}
+
+/// Reads the entry at the leader; `None` where there never was one.
+pub fn read(store: &dyn Store, key: &str, deadline: Instant) -> StoreResult<Option<EndEntry>> {
+    parse(&store.kv_get(BUCKET, key, deadline)?)
+}
+
+/// Writes `entry`, merged with what stands there: each number only grows. Gives the ceiling that stands afterwards.
+pub fn write(store: &dyn Store, key: &str, entry: &EndEntry, deadline: Instant) -> StoreResult<i64> {
+    loop {
+        let found = store.kv_get(BUCKET, key, deadline)?;
+        let merged = match parse(&found)? {
+            Some(stored) => merge(&stored, entry),
+            None => entry.clone(),
+        };
+        // The nonce of a write whose answer was lost is not looked for: writing the merged entry again is as good.
+        match kv_replace(store, BUCKET, key, Some(sealed::seal(&to_json(&merged))), found.revision, deadline) {
+            Ok(_) => return Ok(merged.ceiling),
+            Err(StoreError::WrongLast(_)) if Instant::now() < deadline => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Removes the entry of a deleted topic's partition.
+pub fn remove(store: &dyn Store, key: &str, deadline: Instant) -> StoreResult<()> {
+    let found = store.kv_get(BUCKET, key, deadline)?;
+    match found.value {
+        Some(_) => kv_replace(store, BUCKET, key, None, found.revision, deadline).map(|_| ()),
+        None => Ok(()),
+    }
+}
+
+fn merge(stored: &EndEntry, ours: &EndEntry) -> EndEntry {
+    let ahead = (ours.next_offset, ours.sequence) >= (stored.next_offset, stored.sequence);
+    let mut merged = if ahead { ours.clone() } else { stored.clone() };
+    merged.ceiling = stored.ceiling.max(ours.ceiling);
+    merged.log_start = stored.log_start.max(ours.log_start);
+    merged
+}
+
+fn to_json(entry: &EndEntry) -> Value {
+    json!({
+        "sequence": entry.sequence.0,
+        "next_offset": entry.next_offset,
+        "ceiling": entry.ceiling,
+        "log_start": entry.log_start,
+        "newest_time": entry.newest_time.map(|newest| [newest.timestamp, newest.base_offset]),
+        "producers": entry.producers.snapshot(PRODUCERS_PER_SNAPSHOT_MAX),
+    })
+}
+
+fn parse(found: &KvEntry) -> StoreResult<Option<EndEntry>> {
+    let Some(bytes) = &found.value else {
+        return Ok(None);
+    };
+    let read = || {
+        let value = sealed::open(bytes)?;
+        let time = &value["newest_time"];
+        Some(EndEntry {
+            sequence: Sequence(value["sequence"].as_u64()?),
+            next_offset: value["next_offset"].as_i64()?,
+            ceiling: value["ceiling"].as_i64()?,
+            log_start: value["log_start"].as_i64()?,
+            newest_time: time[0].as_i64().zip(time[1].as_i64()).map(|(timestamp, base_offset)| NewestTime {
+                timestamp,
+                base_offset,
+            }),
+            producers: Producers::restore(&value["producers"]),
+        })
+    };
+    // A damaged entry must not be taken for a missing one: offsets could repeat.
+    read().map(Some).ok_or_else(|| StoreError::Garbled("a log end entry is damaged".to_owned()))
+}

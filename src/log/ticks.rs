@@ -1,0 +1,166 @@
+//! Ticks: how gateways tell each other what they stored.
+//!
+//! Each process numbers its ticks; a heartbeat every second carries the number. A gap, or silence, means something may
+//! have been missed: then the *epoch* is raised and every partition's end is uncertain until it is read once. While no
+//! other gateway is heard, commits are only counted, not told: a newcomer sees the gap and becomes uncertain.
+
+use crate::limits::{TICK_EVERY, TICK_SILENCE_MAX};
+use crate::log::cache::PartitionKey;
+use crate::store::{Sequence, Store};
+use crate::tasks::Tasks;
+use crate::wire::Uuid;
+use bytes::Bytes;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+use std::time::Instant;
+
+/// The subject of all ticks; the process follows as the last token.
+const SUBJECT: &str = "_kafka.tick";
+
+pub struct Ticks {
+    store: Arc<dyn Store>,
+    tasks: Arc<dyn Tasks>,
+    process: String,
+    epoch: AtomicU64,
+    /// The number of our last tick. Protects the order in which numbers are given and sent.
+    number: Mutex<u64>,
+    others_heard: AtomicBool,
+    /// What was heard, of whom (ourselves included: our own heartbeat shows that we hear at all).
+    heard: Mutex<HashMap<String, Heard>>,
+    subscribed: AtomicBool,
+}
+
+struct Heard {
+    number: u64,
+    at: Instant,
+    silent: bool,
+}
+
+type OnCommit = Box<dyn Fn(PartitionKey, Sequence) + Send + Sync>;
+
+impl Ticks {
+    pub fn new(store: Arc<dyn Store>, tasks: Arc<dyn Tasks>, process: String) -> Arc<Ticks> {
+        Arc::new(Ticks {
+            store,
+            tasks,
+            process,
+            epoch: AtomicU64::new(1),
+            number: Mutex::new(0),
+            others_heard: AtomicBool::new(false),
+            heard: Mutex::new(HashMap::new()),
+            subscribed: AtomicBool::new(false),
+        })
+    }
+
+    /// Begins to listen and to send heartbeats. `on_commit` is told what others stored.
+    pub fn start(self: &Arc<Self>, on_commit: OnCommit) {
+        let ticks = Arc::downgrade(self);
+        let handler = move |subject: &str, payload: Bytes| {
+            if let Some(ticks) = ticks.upgrade() {
+                ticks.hear(subject, &payload, &on_commit);
+            }
+        };
+        let subscribed = self.store.core_subscribe(&format!("{SUBJECT}.*"), Box::new(handler)).is_ok();
+        self.subscribed.store(subscribed, Ordering::SeqCst);
+        beat(Arc::downgrade(self));
+    }
+
+    /// What was certain in an older epoch is not any more.
+    pub fn epoch(&self) -> u64 {
+        self.epoch.load(Ordering::SeqCst)
+    }
+
+    /// Tells the others of a commit.
+    pub fn committed(&self, key: PartitionKey, next_offset: i64, sequence: Sequence) {
+        let mut number = self.number.lock().expect("no holder panics");
+        *number += 1;
+        if self.others_heard.load(Ordering::SeqCst) {
+            let text = format!("{number} {} {} {next_offset} {}", key.0, key.1, sequence.0);
+            self.send(text);
+        }
+    }
+
+    fn send(&self, text: String) {
+        self.store.core_publish(&format!("{SUBJECT}.{}", self.process), Bytes::from(text));
+    }
+
+    fn heartbeat(&self) {
+        let number = self.number.lock().expect("no holder panics");
+        self.send(number.to_string());
+    }
+
+    fn doubt_all(&self) {
+        self.epoch.fetch_add(1, Ordering::SeqCst);
+    }
+
+    fn hear(&self, subject: &str, payload: &[u8], on_commit: &OnCommit) {
+        let Some((number, commit)) = parse(payload) else {
+            return;
+        };
+        let process = subject.rsplit('.').next().unwrap_or_default();
+        let ours = process == self.process;
+        let in_order = {
+            let mut heard = self.heard.lock().expect("no holder panics");
+            let news = Heard { number, at: Instant::now(), silent: false };
+            match heard.insert(process.to_owned(), news) {
+                // A commit is one tick further than the one before it; a heartbeat repeats the last number.
+                Some(before) => !before.silent && number == before.number + u64::from(commit.is_some()),
+                None => false,
+            }
+        };
+        if ours {
+            return;
+        }
+        self.others_heard.store(true, Ordering::SeqCst);
+        if !in_order {
+            self.doubt_all();
+        }
+        if let Some((key, sequence)) = commit {
+            on_commit(key, sequence);
+        }
+    }
+
+    /// Who was silent for too long may have stored something that was not heard of; if it is ourselves, we hear nobody.
+    fn look_for_silence(&self) {
+        let mut heard = self.heard.lock().expect("no holder panics");
+        let mut doubt = false;
+        for other in heard.values_mut() {
+            if !other.silent && other.at.elapsed() > TICK_SILENCE_MAX {
+                other.silent = true;
+                doubt = true;
+            }
+        }
+        heard.retain(|process, other| *process == self.process || other.at.elapsed() < TICK_SILENCE_MAX * 20);
+        // Deaf: nothing is certain for longer than one beat.
+        let deaf = heard.get(&self.process).is_none_or(|own| own.silent);
+        let others = heard.keys().any(|process| *process != self.process);
+        drop(heard);
+        self.others_heard.store(others, Ordering::SeqCst);
+        if doubt || deaf {
+            self.doubt_all();
+        }
+    }
+}
+
+fn beat(ticks: Weak<Ticks>) {
+    let Some(live) = ticks.upgrade() else {
+        return;
+    };
+    live.heartbeat();
+    live.look_for_silence();
+    live.tasks.spawn_at(Instant::now() + TICK_EVERY, Box::new(move || beat(ticks)));
+}
+
+/// `number`, or `number topic-id partition next-offset sequence`.
+fn parse(payload: &[u8]) -> Option<(u64, Option<(PartitionKey, Sequence)>)> {
+    let text = std::str::from_utf8(payload).ok()?;
+    let mut words = text.split(' ');
+    let number = words.next()?.parse().ok()?;
+    let Some(topic_id) = words.next() else {
+        return Some((number, None));
+    };
+    let key = (Uuid::parse(topic_id)?, words.next()?.parse().ok()?);
+    let _next_offset: i64 = words.next()?.parse().ok()?;
+    Some((number, Some((key, Sequence(words.next()?.parse().ok()?)))))
+}
