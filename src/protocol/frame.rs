@@ -9,7 +9,7 @@ use bytes::Bytes;
 pub enum Opened {
     /// To be decoded with `message`, and answered.
     Request { api: ApiKey, header: RequestHeader, body: Reader },
-    /// ApiVersions of a version nobody here knows: answered by `api_versions::unsupported`.
+    /// ApiVersions of a version nobody here knows: answered by `api::unknown_api_versions`.
     UnknownApiVersions { header: RequestHeader },
     /// An API, or a version of one, that is not served: no answer could be understood, the connection is closed.
     Unserved { header: RequestHeader },

@@ -63,7 +63,9 @@ macro_rules! wire {
                 $($crate::wire::wire!(@write writer, version, self.$field, ($versions) [$($nullable)?] [$($tag)?]);)*
                 if writer.flexible() {
                     writer.tags(|tags| {
-                        $($crate::wire::wire!(@tagged tags, version, self.$field, $ty, ($versions) [$($default)?] [$($tag)?]);)*
+                        $($crate::wire::wire!(
+                            @tagged tags, version, self.$field, $ty, ($versions) [$($default)?] [$($tag)?]
+                        );)*
                     });
                 }
             }

@@ -1,7 +1,7 @@
 //! ApiVersions: what this broker speaks; the first request of most clients.
 //!
-//! 3 is flexible and names the client's software (KIP-511), and carries features (KIP-584); from 4 on a feature may start at
-//! version 0 (KIP-1022).
+//! 3 is flexible and names the client's software (KIP-511), and carries features (KIP-584); from 4 on a feature may
+//! start at version 0 (KIP-1022).
 
 use crate::wire::wire;
 

@@ -1,8 +1,8 @@
 //! CreateTopics: creates topics, or only checks whether it could.
 //!
-//! Served from 2. From 4 a partition count or replication factor of -1 means the broker's default (KIP-464), 5 is flexible
-//! and answers with the settings (KIP-525), 6 may answer THROTTLING_QUOTA_EXCEEDED (KIP-599), 7 answers with the topic id
-//! (KIP-516).
+//! Served from 2. From 4 a partition count or replication factor of -1 means the broker's default (KIP-464), 5 is
+//! flexible and answers with the settings (KIP-525), 6 may answer THROTTLING_QUOTA_EXCEEDED (KIP-599), 7 answers with
+//! the topic id (KIP-516).
 
 use crate::wire::{Uuid, wire};
 

@@ -1,7 +1,7 @@
 //! DeleteTopics: deletes topics.
 //!
-//! Served from 1. 4 is flexible, 5 has error messages (KIP-599 brings a throttling error with it), 6 also takes topic ids
-//! (KIP-516).
+//! Served from 1. 4 is flexible, 5 has error messages (KIP-599 brings a throttling error with it), 6 also takes topic
+//! ids (KIP-516).
 
 use crate::wire::{Uuid, wire};
 

@@ -1,4 +1,5 @@
-//! DescribeCluster: the brokers and the controller (KIP-700). 1 asks for a kind of endpoint (KIP-919), 2 for fenced brokers (KIP-1073).
+//! DescribeCluster: the brokers and the controller (KIP-700). 1 asks for a kind of endpoint (KIP-919), 2 for fenced
+//! brokers (KIP-1073).
 
 use crate::wire::wire;
 

@@ -1,6 +1,7 @@
 //! DescribeConfigs: settings of topics and brokers.
 //!
-//! Served from 1, the first with sources and synonyms (KIP-226). 3 has types and documentation (KIP-569), 4 is flexible.
+//! Served from 1, the first with sources and synonyms (KIP-226). 3 has types and documentation (KIP-569), 4 is
+//! flexible.
 
 use crate::wire::wire;
 

@@ -1,9 +1,9 @@
 //! Fetch: reads record batches from partitions, waiting for them up to a time.
 //!
-//! Served from 4, the first that may carry record batches v2 and transactions (KIP-98). 7 has sessions (KIP-227), 9 leader
-//! epochs (KIP-320), 10 may carry zstd (KIP-110), 11 racks (KIP-392), 12 is flexible and sees diverging logs (KIP-595), 13
-//! names topics by id (KIP-516), 15 moves the replica id into a tagged field (KIP-903), 16 can name new leaders (KIP-951),
-//! 17 and 18 serve followers (KIP-853, KIP-1166).
+//! Served from 4, the first that may carry record batches v2 and transactions (KIP-98). 7 has sessions (KIP-227), 9
+//! leader epochs (KIP-320), 10 may carry zstd (KIP-110), 11 racks (KIP-392), 12 is flexible and sees diverging logs
+//! (KIP-595), 13 names topics by id (KIP-516), 15 moves the replica id into a tagged field (KIP-903), 16 can name new
+//! leaders (KIP-951), 17 and 18 serve followers (KIP-853, KIP-1166).
 
 use crate::wire::{Uuid, wire};
 use bytes::Bytes;

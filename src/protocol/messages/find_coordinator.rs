@@ -1,7 +1,7 @@
 //! FindCoordinator: which broker takes care of a group or a transactional id.
 //!
-//! 1 adds the kind of key (KIP-98), 3 is flexible, 4 asks for several keys and answers in `coordinators` only (KIP-699), 5
-//! may answer TRANSACTION_ABORTABLE (KIP-890), 6 knows share groups (KIP-932).
+//! 1 adds the kind of key (KIP-98), 3 is flexible, 4 asks for several keys and answers in `coordinators` only
+//! (KIP-699), 5 may answer TRANSACTION_ABORTABLE (KIP-890), 6 knows share groups (KIP-932).
 
 use crate::wire::wire;
 

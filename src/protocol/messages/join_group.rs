@@ -1,8 +1,8 @@
 //! JoinGroup: a member enters the rebalance of its group.
 //!
 //! 1 adds the rebalance timeout (KIP-62), from 4 a new member is told its id first (KIP-394), 5 has static members
-//! (KIP-345), 6 is flexible, 7 answers with the protocol type (KIP-559), 8 gives a reason (KIP-800), 9 lets the leader skip
-//! the assignment (KIP-814).
+//! (KIP-345), 6 is flexible, 7 answers with the protocol type (KIP-559), 8 gives a reason (KIP-800), 9 lets the leader
+//! skip the assignment (KIP-814).
 
 use crate::wire::wire;
 use bytes::Bytes;

@@ -1,8 +1,8 @@
 //! ListOffsets: the earliest, the latest, or the first offset at or after a timestamp.
 //!
-//! Served from 1, the first with one offset an answer (KIP-79). 2 has isolation levels (KIP-98), 4 leader epochs (KIP-320),
-//! 6 is flexible, 7 asks for the maximum timestamp with -3 (KIP-734), 8 for the local log start with -4 (KIP-405), 9 for the
-//! last tiered offset with -5 (KIP-1005), 10 has a timeout for remote storage (KIP-1075).
+//! Served from 1, the first with one offset an answer (KIP-79). 2 has isolation levels (KIP-98), 4 leader epochs
+//! (KIP-320), 6 is flexible, 7 asks for the maximum timestamp with -3 (KIP-734), 8 for the local log start with -4
+//! (KIP-405), 9 for the last tiered offset with -5 (KIP-1005), 10 has a timeout for remote storage (KIP-1075).
 
 use crate::wire::wire;
 

@@ -1,8 +1,8 @@
 //! Metadata: brokers, topics, partitions and their leaders.
 //!
-//! In 0 an empty list of topics means all; from 1 on null does, and an empty list means none. 4 says whether a topic may be
-//! created (KIP-204), 7 has leader epochs (KIP-320), 8 authorized operations (KIP-430), 9 is flexible, 10 has topic ids,
-//! 12 accepts them in the request (KIP-516), 13 has a top-level error (KIP-1102).
+//! In 0 an empty list of topics means all; from 1 on null does, and an empty list means none. 4 says whether a topic
+//! may be created (KIP-204), 7 has leader epochs (KIP-320), 8 authorized operations (KIP-430), 9 is flexible, 10 has
+//! topic ids, 12 accepts them in the request (KIP-516), 13 has a top-level error (KIP-1102).
 
 use crate::wire::{Uuid, wire};
 

@@ -1,9 +1,9 @@
 //! OffsetCommit: stores a group's offsets.
 //!
-//! Served from 2. Up to 4 the client names a retention time (dropped by KIP-211), 6 has leader epochs (KIP-320), 7 static
-//! members (KIP-345), 8 is flexible, 9 also serves the new group protocol (KIP-848), 10 names topics by id (KIP-516).
+//! Served from 2. Up to 4 the client names a retention time (dropped by KIP-211), 6 has leader epochs (KIP-320), 7
+//! static members (KIP-345), 8 is flexible, 9 also serves the new group protocol (KIP-848).
 
-use crate::wire::{Uuid, wire};
+use crate::wire::wire;
 
 wire! {
     pub struct OffsetCommitRequest {
@@ -16,8 +16,7 @@ wire! {
     }
 
     pub struct OffsetCommitRequestTopic {
-        name: String => 0..=9;
-        topic_id: Uuid => 10..;
+        name: String => 0..;
         partitions: Vec<OffsetCommitRequestPartition> => 0..;
     }
 
@@ -36,8 +35,7 @@ wire! {
     }
 
     pub struct OffsetCommitResponseTopic {
-        name: String => 0..=9;
-        topic_id: Uuid => 10..;
+        name: String => 0..;
         partitions: Vec<OffsetCommitResponsePartition> => 0..;
     }
 

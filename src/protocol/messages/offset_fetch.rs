@@ -1,10 +1,10 @@
 //! OffsetFetch: a group's committed offsets.
 //!
-//! Served from 1. From 2 a null list of topics means all, and there is a top-level error. 5 has leader epochs (KIP-320), 6
-//! is flexible, 7 can insist on stable offsets (KIP-447), 8 asks for several groups (KIP-709), 9 also serves the new group
-//! protocol (KIP-848), 10 names topics by id (KIP-516).
+//! Served from 1. From 2 a null list of topics means all, and there is a top-level error. 5 has leader epochs
+//! (KIP-320), 6 is flexible, 7 can insist on stable offsets (KIP-447), 8 asks for several groups (KIP-709), 9 also
+//! serves the new group protocol (KIP-848).
 
-use crate::wire::{Uuid, wire};
+use crate::wire::wire;
 
 wire! {
     pub struct OffsetFetchRequest {
@@ -27,8 +27,7 @@ wire! {
     }
 
     pub struct OffsetFetchRequestTopics {
-        name: String => 8..=9;
-        topic_id: Uuid => 10..;
+        name: String => 8..;
         partition_indexes: Vec<i32> => 8..;
     }
 }
@@ -61,8 +60,7 @@ wire! {
     }
 
     pub struct OffsetFetchResponseTopics {
-        name: String => 8..=9;
-        topic_id: Uuid => 10..;
+        name: String => 8..;
         partitions: Vec<OffsetFetchResponsePartitions> => 8..;
     }
 

@@ -1,0 +1,3 @@
+//! The wire format judged from outside: by an independent implementation, by hostile bytes, by frames of real clients.
+
+mod oracle;
