@@ -180,8 +180,10 @@ impl<T: Wire> Wire for Vec<T> {
 impl<T: Wire> Nullable for Vec<T> {
     fn read_nullable(reader: &mut Reader) -> Result<Option<Self>, DecodeError> {
         let Some(count) = reader.nullable_count()? else { return Ok(None) };
+        let field = reader.field();
         let mut elements = Vec::new();
         for _ in 0..count {
+            reader.enter(field);
             reader.reserve(&mut elements, count)?;
             elements.push(T::read(reader)?);
         }

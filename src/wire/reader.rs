@@ -44,6 +44,10 @@ impl Reader {
         self.field = field;
     }
 
+    pub fn field(&self) -> &'static str {
+        self.field
+    }
+
     pub fn error(&self, fault: Fault) -> DecodeError {
         DecodeError { field: self.field, offset: self.at, fault }
     }
