@@ -1,0 +1,165 @@
+//! Bytes nobody honest sends: an error or a valid message, never a panic, never memory the frame has not paid for.
+
+use crate::allocations::peak_bytes;
+use bytes::Bytes;
+use hanzo_kafka::limits::DECODE_BUDGET_BYTES_MAX;
+use hanzo_kafka::protocol::api::{ApiKey, ApiVisitor, Message, Request};
+use hanzo_kafka::protocol::frame;
+use hanzo_kafka::protocol::messages::metadata::MetadataRequest;
+use hanzo_kafka::protocol::messages::produce::ProduceRequest;
+use hanzo_kafka::wire::sample::Sampler;
+use hanzo_kafka::wire::{DecodeError, Fault, Reader, Writer};
+
+const SAMPLES_PER_VERSION: u64 = 3;
+
+/// The widest struct is some 200 bytes in memory and its smallest form a few on the wire; vectors grow by doubling.
+const MEMORY_PER_FRAME_BYTE: usize = 256;
+
+/// Runs one attack on samples of every message in every version.
+struct Attack<F: FnMut(&[u8], &mut Decode)>(F);
+
+type Decode<'a> = dyn FnMut(Vec<u8>) -> Result<(), DecodeError> + 'a;
+
+impl<F: FnMut(&[u8], &mut Decode)> Attack<F> {
+    fn on<M: Message>(&mut self) {
+        for version in M::KEY.versions() {
+            let flexible = M::KEY.flexible(version);
+            for seed in 0..SAMPLES_PER_VERSION {
+                let mut writer = Writer::new(version, flexible);
+                M::sample(&mut Sampler::new(version, seed + 1)).write(&mut writer);
+                (self.0)(&writer.into_bytes(), &mut |body| decode::<M>(body, version));
+            }
+        }
+    }
+}
+
+impl<F: FnMut(&[u8], &mut Decode)> ApiVisitor for Attack<F> {
+    fn visit<R: Request>(&mut self) {
+        self.on::<R>();
+        self.on::<R::Response>();
+    }
+}
+
+fn attack(attack: impl FnMut(&[u8], &mut Decode)) {
+    ApiKey::visit_all(&mut Attack(attack));
+}
+
+/// Decodes, and checks what it cost.
+fn decode<M: Message>(body: Vec<u8>, version: i16) -> Result<(), DecodeError> {
+    let length = body.len();
+    let reader = Reader::new(Bytes::from(body), version, M::KEY.flexible(version));
+    let (peak, result) = peak_bytes(|| frame::message::<M>(reader).map(drop));
+    assert!(peak <= length * MEMORY_PER_FRAME_BYTE, "{} v{version}: {length} bytes cost {peak}", M::KEY.name());
+    result
+}
+
+#[test]
+fn a_message_cut_short_anywhere_is_refused() {
+    attack(|body, decode| {
+        for length in 0..body.len() {
+            assert!(decode(body[..length].to_vec()).is_err(), "{length} of {} bytes decoded", body.len());
+        }
+    });
+}
+
+#[test]
+fn a_byte_too_many_is_refused() {
+    attack(|body, decode| {
+        let error = decode([body, &[0]].concat()).expect_err("one byte more than the message has");
+        assert_eq!((error.fault, error.offset), (Fault::TrailingBytes, body.len()));
+    });
+}
+
+#[test]
+fn flipped_bytes_do_no_harm() {
+    attack(|body, decode| {
+        for at in 0..body.len() {
+            for pattern in [0x01, 0x02, 0x40, 0x80, 0x7f, 0xff] {
+                let mut body = body.to_vec();
+                body[at] ^= pattern;
+                let _ = decode(body);
+            }
+        }
+    });
+}
+
+#[test]
+fn huge_lengths_do_no_harm_wherever_they_stand() {
+    let fixed: [&[u8]; 5] =
+        [&[0x7f, 0xff, 0xff, 0xff], &[0x80, 0, 0, 0], &[0xff, 0xff, 0xff, 0xfe], &[0x7f, 0xff], &[0xff, 0xfe]];
+    let compact: [&[u8]; 4] = [
+        &[0xff, 0xff, 0xff, 0xff, 0x0f],
+        &[0xff, 0xff, 0xff, 0xff, 0x07],
+        &[0xff, 0xff, 0xff, 0xff, 0xff],
+        &[0x80, 0x80, 0x80, 0x80, 0x80, 0x01],
+    ];
+    attack(|body, decode| {
+        for at in 0..body.len() {
+            for patch in fixed {
+                let end = body.len().min(at + patch.len());
+                let mut body = body.to_vec();
+                body[at..end].copy_from_slice(&patch[..end - at]);
+                let _ = decode(body);
+            }
+            for patch in compact {
+                let _ = decode([&body[..at], patch, &body[at + 1..]].concat());
+            }
+        }
+    });
+}
+
+#[test]
+fn random_bytes_do_no_harm() {
+    let mut random = Sampler::new(0, 99);
+    attack(|body, decode| {
+        for _ in 0..50 {
+            let _ = decode(body.iter().map(|_| random.array::<1>()[0] & random.array::<1>()[0]).collect());
+        }
+    });
+}
+
+#[track_caller]
+fn refused<M: Message>(version: i16, body: &[u8]) -> (usize, DecodeError) {
+    let reader = Reader::new(Bytes::copy_from_slice(body), version, M::KEY.flexible(version));
+    let (peak, result) = peak_bytes(|| frame::message::<M>(reader).map(drop));
+    (peak, result.expect_err("refused"))
+}
+
+#[test]
+fn four_bytes_that_claim_two_billion_topics_cost_nothing() {
+    let (peak, error) = refused::<MetadataRequest>(0, &[0x7f, 0xff, 0xff, 0xff]);
+    assert_eq!(peak, 0);
+    assert_eq!(error, DecodeError { field: "topics", offset: 4, fault: Fault::CountTooLarge });
+
+    let (peak, error) = refused::<MetadataRequest>(12, &[0xff, 0xff, 0xff, 0xff, 0x0f]);
+    assert_eq!(peak, 0);
+    assert_eq!(error, DecodeError { field: "topics", offset: 5, fault: Fault::CountTooLarge });
+}
+
+#[test]
+fn a_large_frame_of_tiny_elements_is_stopped_by_the_budget() {
+    // Two bytes a topic on the wire (an empty name, no tags), twenty times that in memory.
+    const TOPICS: u32 = 4 << 20;
+    let mut writer = Writer::new(9, true);
+    writer.unsigned_varint(TOPICS + 1);
+    writer.raw(&[1, 0].repeat(TOPICS as usize));
+    writer.raw(&[0, 0, 0, 0]);
+    let body = writer.into_bytes();
+    let (peak, error) = refused::<MetadataRequest>(9, &body);
+    assert_eq!((error.field, error.fault), ("topics", Fault::OverBudget));
+    assert!(peak <= body.len() + DECODE_BUDGET_BYTES_MAX, "{peak}");
+}
+
+#[test]
+fn tagged_fields_are_held_to_their_size() {
+    // Produce v9, no topics, one unknown tag 7 whose size runs over the end of the frame.
+    let head: &[u8] = &[0, 0xff, 0xff, 0, 0, 0, 0, 1];
+    let (_, error) = refused::<ProduceRequest>(9, &[head, &[1, 7, 2, 0]].concat());
+    assert_eq!((error.field, error.fault), ("tagged fields", Fault::Truncated));
+    // The same, skipped as it should be.
+    let body = Bytes::from([head, &[1, 7, 2, 0, 0]].concat());
+    assert!(frame::message::<ProduceRequest>(Reader::new(body, 9, true)).is_ok());
+    // More tags than bytes.
+    let (peak, error) = refused::<ProduceRequest>(9, &[head, &[0xff, 0xff, 0xff, 0xff, 0x0f]].concat());
+    assert_eq!((peak, error.field, error.fault), (0, "tagged fields", Fault::Truncated));
+}

@@ -1,0 +1,6 @@
+//! The wire format judged from outside: by an independent implementation, by hostile bytes, by frames of real clients.
+
+mod allocations;
+mod api_versions;
+mod hostile;
+mod oracle;
