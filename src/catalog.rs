@@ -3,6 +3,9 @@
 use crate::wire::Uuid;
 use std::collections::BTreeMap;
 
+/// The metadata key of a stream's topic id.
+pub const TOPIC_ID_KEY: &str = "kafka.topic.id";
+
 /// A topic as last seen in the store. Immutable; a change gives a new one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Topic {

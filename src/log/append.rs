@@ -5,8 +5,8 @@
 //! *undecided* until an ack or a message read there decides; until then the partition publishes nothing else.
 
 use crate::limits::{
-    APPEND_QUEUE_BYTES_MAX, CEILING_STEP_OFFSETS, END_ENTRY_BYTES_MAX, END_ENTRY_MESSAGES_MAX, END_QUIET, STORE_CALL_MAX,
-    UNDECIDED_PAUSE_MAX, UNDECIDED_PAUSE_MIN,
+    APPEND_QUEUE_BYTES_MAX, CEILING_STEP_OFFSETS, END_ENTRY_BYTES_MAX, END_ENTRY_MESSAGES_MAX, END_QUIET,
+    STORE_CALL_MAX, UNDECIDED_PAUSE_MAX, UNDECIDED_PAUSE_MIN,
 };
 use crate::log::cache::Chain;
 use crate::log::end::NewestTime;
@@ -211,7 +211,11 @@ impl PartitionLog {
             overlay.add(&stamped);
             next = stamped.next_offset();
             let append_time_ms = if stamped.is_append_time() { stamped.max_timestamp } else { -1 };
-            members.push(Member { append, appended: Appended { base_offset: stamped.base_offset, append_time_ms }, stamped: Some(stamped) });
+            members.push(Member {
+                append,
+                appended: Appended { base_offset: stamped.base_offset, append_time_ms },
+                stamped: Some(stamped),
+            });
         }
         let low = state.end.ceiling - next < CEILING_STEP_OFFSETS / 2;
         if (blocked || low) && !state.end.raising {
@@ -282,7 +286,11 @@ impl PartitionLog {
         };
         let not_this_time = matches!(
             error,
-            StoreError::Unavailable | StoreError::NoSpace(_) | StoreError::TooLarge { .. } | StoreError::Refused { .. } | StoreError::Busy
+            StoreError::Unavailable
+                | StoreError::NoSpace(_)
+                | StoreError::TooLarge { .. }
+                | StoreError::Refused { .. }
+                | StoreError::Busy
         );
         let look_for_stream = error == StoreError::Unavailable;
         if not_this_time && !flight.may_be_stored {
@@ -330,7 +338,8 @@ impl PartitionLog {
         }
         let deadline = Instant::now() + STORE_CALL_MAX;
         let guard = flight.message.publish.expected_last.unwrap_or_default();
-        let found = self.shared.store.message_get(&self.place.stream, Pick::AtOrAfter(guard.next()), From::Leader, deadline);
+        let found =
+            self.shared.store.message_get(&self.place.stream, Pick::AtOrAfter(guard.next()), From::Leader, deadline);
         match found {
             Ok(message) if message.header(crate::log::WRITER_HEADER) == Some(flight.message.writer.as_str()) => {
                 self.in_flight_again(flight);

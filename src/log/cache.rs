@@ -1,8 +1,8 @@
 //! Stored messages kept in memory, for all partitions under one byte budget: the newest, and what readers read ahead.
 
-use bytes::Bytes;
 use crate::limits::CACHE_BYTES_MAX;
 use crate::wire::Uuid;
+use bytes::Bytes;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Mutex;
 

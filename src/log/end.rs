@@ -21,6 +21,15 @@ pub struct NewestTime {
     pub base_offset: i64,
 }
 
+impl NewestTime {
+    /// Takes note of a batch: the first one with the greatest time stays.
+    pub fn note(newest: &mut Option<NewestTime>, timestamp: i64, base_offset: i64) {
+        if newest.is_none_or(|newest| timestamp > newest.timestamp) {
+            *newest = Some(NewestTime { timestamp, base_offset });
+        }
+    }
+}
+
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct EndEntry {
     /// Up to and including this message, all is accounted for.
@@ -101,10 +110,10 @@ fn parse(found: &KvEntry) -> StoreResult<Option<EndEntry>> {
             next_offset: value["next_offset"].as_i64()?,
             ceiling: value["ceiling"].as_i64()?,
             log_start: value["log_start"].as_i64()?,
-            newest_time: time[0].as_i64().zip(time[1].as_i64()).map(|(timestamp, base_offset)| NewestTime {
-                timestamp,
-                base_offset,
-            }),
+            newest_time: time[0]
+                .as_i64()
+                .zip(time[1].as_i64())
+                .map(|(timestamp, base_offset)| NewestTime { timestamp, base_offset }),
             producers: Producers::restore(&value["producers"]),
         })
     };

@@ -80,6 +80,8 @@ pub struct View {
     pub high_watermark: i64,
     /// The stream's first sequence when the log start was last looked at.
     pub(super) first: Sequence,
+    /// The last message that the watermark accounts for.
+    pub(super) last: Sequence,
 }
 
 /// How far the end entry in the store is behind.
@@ -200,6 +202,11 @@ impl PartitionLog {
         self.lock().gone
     }
 
+    /// Whether messages were appended that the end entry does not speak of.
+    pub(super) fn end_is_behind(&self) -> bool {
+        self.lock().end.messages > 0
+    }
+
     /// Takes the tail out, loading it first if need be, and lets `work` learn from the store. Waits for whoever has it.
     pub(super) fn with_tail<T>(
         self: &Arc<Self>,
@@ -289,6 +296,7 @@ impl Drop for Loan {
             self.log.set_phase(&mut state, Phase::Cold);
         } else {
             state.view.high_watermark = state.view.high_watermark.max(self.tail.next_offset);
+            state.view.last = state.view.last.max(self.tail.last);
             state.tail = std::mem::take(&mut self.tail);
             if self.caught_up {
                 state.certain_epoch = Some(self.epoch);
@@ -548,6 +556,7 @@ impl PartitionLog {
     /// Hands a chain that was just stored to readers.
     pub(super) fn show(&self, state: &mut State, chain: Chain, sequence: Sequence) {
         state.view.high_watermark = state.view.high_watermark.max(chain.next);
+        state.view.last = sequence;
         state.index.add(Boundary { offset: chain.next, sequence: sequence.next() });
         self.shared.cache.put(self.key, chain);
     }

@@ -47,14 +47,6 @@ pub struct Producers {
 }
 
 impl Producers {
-    pub fn len(&self) -> usize {
-        self.states.len()
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.states.is_empty()
-    }
-
     /// Learns a stored batch, whatever its sequence: what is in the log is the truth.
     pub fn learn(&mut self, header: &BatchHeader) {
         if !header.has_producer() || header.is_control() {
@@ -169,9 +161,8 @@ impl<'a> Overlay<'a> {
                 _ => Verdict::Refuse(ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER),
             };
         }
-        let repeats = |b: &&StoredBatch| {
-            b.first_sequence == header.base_sequence && b.last_sequence == header.last_sequence()
-        };
+        let repeats =
+            |b: &&StoredBatch| b.first_sequence == header.base_sequence && b.last_sequence == header.last_sequence();
         if let Some(stored) = state.batches.iter().find(repeats) {
             return Verdict::Duplicate(*stored);
         }
@@ -267,6 +258,6 @@ mod tests {
             producers.learn(&batch(1, i, 1, i64::from(i)));
         }
         assert_eq!(Producers::restore(&producers.snapshot(10)), producers);
-        assert!(Producers::restore(&producers.snapshot(0)).is_empty());
+        assert_eq!(Producers::restore(&producers.snapshot(0)), Producers::default());
     }
 }

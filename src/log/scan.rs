@@ -40,7 +40,15 @@ pub struct Scan<'a> {
 
 impl<'a> Scan<'a> {
     pub fn new(store: &'a dyn Store, stream: &'a str, at: Boundary) -> Self {
-        Scan { store, stream, at, bytes_max: READ_BYTES_MAX, messages_max: READ_MESSAGES_MAX, ahead: VecDeque::new(), last_seen: None }
+        Scan {
+            store,
+            stream,
+            at,
+            bytes_max: READ_BYTES_MAX,
+            messages_max: READ_MESSAGES_MAX,
+            ahead: VecDeque::new(),
+            last_seen: None,
+        }
     }
 
     /// Asks the store for no more than this at a time.
@@ -77,11 +85,6 @@ impl<'a> Scan<'a> {
             }
         }
         None
-    }
-
-    /// Where the scan stands: after the last message it gave or stepped over.
-    pub fn position(&self) -> Boundary {
-        self.at
     }
 
     /// The last message read, counted or not.
