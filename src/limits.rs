@@ -57,3 +57,17 @@ pub const END_RETRY: Duration = Duration::from_millis(500);
 /// A gateway sends a heartbeat tick this often; three missed ones make partitions uncertain.
 pub const TICK_EVERY: Duration = Duration::from_secs(1);
 pub const TICK_SILENCE_MAX: Duration = Duration::from_secs(3);
+
+/// The least time a Produce waits for its commit, whatever its timeout says: Kafka with one replica does not wait at all.
+pub const PRODUCE_WAIT_MIN: Duration = Duration::from_secs(1);
+
+/// Record bytes of one Fetch answer, as Kafka's `fetch.max.bytes` of brokers (55 MiB).
+pub const FETCH_BYTES_MAX: usize = 55 * 1024 * 1024;
+
+/// How long one round of reading for a Fetch may take: max_wait_ms, but within these. A client that polls fast still gets
+/// what one read of the store takes; one that waits long is told of a slow store in time.
+pub const FETCH_READ_MIN: Duration = Duration::from_secs(1);
+pub const FETCH_READ_MAX: Duration = Duration::from_secs(5);
+
+/// How long ListOffsets may search, below the clients' default request timeout of 30 s.
+pub const LIST_OFFSETS_MAX: Duration = Duration::from_secs(20);

@@ -172,6 +172,23 @@ impl PartitionLog {
         Ok(self.lock().view)
     }
 
+    /// The log's bounds with an exact start; on an emptied log start and end are the same.
+    pub fn exact_start(self: &Arc<Self>, deadline: Instant) -> Result<View, LogError> {
+        self.exact_view(deadline)?;
+        self.refresh_start(deadline)
+    }
+
+    /// What is known without asking anybody; `None` before the log was first loaded.
+    pub fn known_view(&self) -> Option<View> {
+        let state = self.lock();
+        state.loaded().then_some(state.view)
+    }
+
+    /// The log's start as far as it is known.
+    pub fn log_start(&self) -> i64 {
+        self.lock().view.log_start
+    }
+
     /// Someone told of a message at `last`: if it is news, the end is no longer certain, and who waits looks again.
     pub fn hint(&self, last: Sequence) {
         {

@@ -1,0 +1,198 @@
+//! Fetch.
+//!
+//! Behavior:
+//! - Whole batches only; the first batch of the first partition that has one comes whatever its size.
+//! - Below min_bytes the request is parked on its partitions until one grows or max_wait_ms is over; nothing is read from
+//!   the store meanwhile. An error on any partition is answered at once.
+//! - No sessions (KIP-227): every answer has session id 0, which tells clients to send full requests; an incremental
+//!   request gets FETCH_SESSION_ID_NOT_FOUND.
+//! - Nothing is transactional yet: the last stable offset is the high watermark.
+//!
+//! Version notes: zstd needs 10 (KIP-110); 12 asks for diverging epochs (KIP-595), which a single epoch 0 never has; 13
+//! names topics by id (KIP-516).
+
+use crate::clock::Now;
+use crate::handlers::partitions::{self, Named};
+use crate::handlers::{Context, Outcome, Parked};
+use crate::limits::{FETCH_BYTES_MAX, FETCH_READ_MAX, FETCH_READ_MIN};
+use crate::log::{LogError, PartitionLog, Read};
+use crate::protocol::error_code::ErrorCode;
+use crate::protocol::messages::fetch::{
+    FetchPartition, FetchRequest, FetchResponse, FetchableTopicResponse, LeaderIdAndEpoch, PartitionData,
+};
+use crate::records::batch::walk;
+use crate::records::compression::Compression;
+use crate::wake::WatchKey;
+use crate::wire::Uuid;
+use bytes::Bytes;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+const ZSTD_FROM: i16 = 10;
+const TOPIC_IDS_FROM: i16 = 13;
+const READ_COMMITTED: i8 = 1;
+
+pub fn handle(cx: &Context, request: FetchRequest) -> Outcome {
+    // 0 begins a session, -1 asks for none: both name all their partitions.
+    if request.session_epoch > 0 {
+        let error_code = ErrorCode::FETCH_SESSION_ID_NOT_FOUND.code();
+        return cx.reply(&FetchResponse { error_code, ..Default::default() });
+    }
+    let wait = Duration::from_millis(request.max_wait_ms.max(0).unsigned_abs().into());
+    let mut topics = Vec::with_capacity(request.topics.len());
+    for topic in request.topics {
+        let by_id = cx.header.api_version >= TOPIC_IDS_FROM;
+        let named = if by_id { Named::Id(topic.topic_id) } else { Named::Name(&topic.topic) };
+        let found = named.topic(cx);
+        let asked = topic.partitions.into_iter().map(|partition| {
+            let log = found.as_ref().map_err(|code| *code).and_then(|topic| {
+                let log = partitions::log(cx, topic, partition.partition)?;
+                partitions::check_epoch(partition.current_leader_epoch)?;
+                Ok(log)
+            });
+            Asked { partition, log }
+        });
+        let partitions = asked.collect();
+        topics.push(AskedTopic { name: topic.topic, id: topic.topic_id, partitions });
+    }
+    let fetching = Fetching {
+        cx: cx.clone(),
+        topics,
+        bytes_min: usize::try_from(request.min_bytes).unwrap_or(0),
+        bytes_max: usize::try_from(request.max_bytes).unwrap_or(0).min(FETCH_BYTES_MAX),
+        read_committed: request.isolation_level == READ_COMMITTED,
+        read_max: wait.clamp(FETCH_READ_MIN, FETCH_READ_MAX),
+        deadline: cx.now.mono + wait,
+    };
+    Outcome::Park(Box::new(fetching))
+}
+
+struct Fetching {
+    cx: Context,
+    topics: Vec<AskedTopic>,
+    bytes_min: usize,
+    bytes_max: usize,
+    read_committed: bool,
+    /// How long one round of reading may take.
+    read_max: Duration,
+    deadline: Instant,
+}
+
+struct AskedTopic {
+    name: String,
+    id: Uuid,
+    partitions: Vec<Asked>,
+}
+
+struct Asked {
+    partition: FetchPartition,
+    log: Result<Arc<PartitionLog>, ErrorCode>,
+}
+
+impl Parked for Fetching {
+    fn poll(&mut self, now: Now) -> Option<Outcome> {
+        let mut round = Round { bytes: 0, failed: false, by: now.mono + self.read_max };
+        let responses = self.topics.iter().map(|topic| FetchableTopicResponse {
+            topic: topic.name.clone(),
+            topic_id: topic.id,
+            partitions: topic.partitions.iter().map(|asked| self.read(topic, asked, &mut round)).collect(),
+        });
+        let responses: Vec<_> = responses.collect();
+        let enough = round.bytes >= self.bytes_min || round.failed || responses.is_empty();
+        (enough || now.mono >= self.deadline).then(|| self.cx.reply(&FetchResponse { responses, ..Default::default() }))
+    }
+
+    fn keys(&self) -> Vec<WatchKey> {
+        let asked = self.topics.iter().flat_map(|topic| &topic.partitions);
+        asked.filter_map(|asked| asked.log.as_ref().ok()).map(|log| log.watch_key()).collect()
+    }
+
+    fn deadline(&self) -> Instant {
+        self.deadline
+    }
+}
+
+/// One pass over all partitions.
+struct Round {
+    bytes: usize,
+    failed: bool,
+    by: Instant,
+}
+
+impl Fetching {
+    fn read(&self, topic: &AskedTopic, asked: &Asked, round: &mut Round) -> PartitionData {
+        let partition = &asked.partition;
+        let mut row = PartitionData {
+            partition_index: partition.partition,
+            high_watermark: -1,
+            aborted_transactions: self.read_committed.then(Vec::new),
+            ..Default::default()
+        };
+        let named = if topic.id == Uuid::ZERO { Named::Name(&topic.name) } else { Named::Id(topic.id) };
+        let outcome = match &asked.log {
+            Ok(log) => self.read_log(log, partition, round).map_err(|error| (named.code(&error), error)),
+            Err(code) => {
+                round.failed = true;
+                row.error_code = code.code();
+                return row;
+            }
+        };
+        match outcome {
+            Ok(read) => self.fill(&mut row, read, round),
+            Err((_, LogError::Store(_))) if asked.log.as_ref().is_ok_and(|log| log.known_view().is_some()) => {
+                // The store is slow or away: there may be data, but not yet. Clients ask again.
+                let view = asked.log.as_ref().ok().and_then(|log| log.known_view()).unwrap_or_default();
+                row.high_watermark = view.high_watermark;
+                row.last_stable_offset = view.high_watermark;
+                row.log_start_offset = view.log_start;
+            }
+            Err((code, error)) => {
+                round.failed = true;
+                row.error_code = code.code();
+                if let LogError::OutOfRange(view) = error {
+                    row.high_watermark = view.high_watermark;
+                    row.last_stable_offset = view.high_watermark;
+                    row.log_start_offset = view.log_start;
+                }
+                row.current_leader = LeaderIdAndEpoch::default();
+            }
+        }
+        row
+    }
+
+    fn read_log(&self, log: &Arc<PartitionLog>, partition: &FetchPartition, round: &Round) -> Result<Read, LogError> {
+        let wanted = usize::try_from(partition.partition_max_bytes).unwrap_or(0);
+        let left = self.bytes_max.saturating_sub(round.bytes);
+        // The first batch of all comes whatever its size.
+        let oversized = round.bytes == 0;
+        log.read(partition.fetch_offset, wanted.min(left), oversized, round.by)
+    }
+
+    fn fill(&self, row: &mut PartitionData, read: Read, round: &mut Round) {
+        row.high_watermark = read.view.high_watermark;
+        row.last_stable_offset = read.view.high_watermark;
+        row.log_start_offset = read.view.log_start;
+        if self.cx.header.api_version < ZSTD_FROM && read.records.iter().any(|records| has_zstd(records)) {
+            round.failed = true;
+            row.error_code = ErrorCode::UNSUPPORTED_COMPRESSION_TYPE.code();
+            return;
+        }
+        round.bytes += read.bytes;
+        row.records = Some(joined(read));
+    }
+}
+
+fn has_zstd(records: &[u8]) -> bool {
+    walk(records).flatten().any(|(header, _)| header.compression() == Ok(Compression::Zstd))
+}
+
+fn joined(read: Read) -> Bytes {
+    match <[Bytes; 1]>::try_from(read.records) {
+        Ok([only]) => only,
+        Err(many) => {
+            let mut joined = Vec::with_capacity(read.bytes);
+            many.iter().for_each(|records| joined.extend_from_slice(records));
+            joined.into()
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! Produce.
+//!
+//! Behavior:
+//! - Each partition brings exactly one batch, checked before anything is stored; refusals are per partition.
+//! - All partitions of a request go out together; the answer waits, parked, for the last commit or the timeout.
+//! - acks 1 and -1 are the same: the ack comes after the store's. acks 0 is answered with silence, or, on an error, by
+//!   closing the connection, as Kafka does.
+//!
+//! Version notes: 3 is the first with batches v2; 7 may carry zstd (KIP-110); 8 tells record errors (KIP-467); 13 names
+//! topics by id (KIP-516). Transactional producers are refused with a fatal code.
+
+use crate::clock::Now;
+use crate::handlers::partitions::{self, Named};
+use crate::handlers::{Context, Outcome, Parked};
+use crate::limits::PRODUCE_WAIT_MIN;
+use crate::log::{Append, Appended, LogError, PartitionLog};
+use crate::promise::{Pending, promises};
+use crate::protocol::error_code::ErrorCode;
+use crate::protocol::messages::produce::{
+    BatchIndexAndErrorMessage, PartitionProduceData, PartitionProduceResponse, ProduceRequest, ProduceResponse, TopicProduceResponse,
+};
+use crate::records::batch::{BatchHeader, set_append_time, set_max_timestamp};
+use crate::records::validate::{ProduceRules, Refusal, validate_produce};
+use crate::wake::WatchKey;
+use crate::wire::Uuid;
+use bytes::Bytes;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// The first version in which batches may be compressed with zstd.
+const ZSTD_FROM: i16 = 7;
+const TOPIC_IDS_FROM: i16 = 13;
+
+pub fn handle(cx: &Context, request: ProduceRequest) -> Outcome {
+    let wait = Duration::from_millis(request.timeout_ms.max(0).unsigned_abs().into()).max(PRODUCE_WAIT_MIN);
+    let mut answer = ProduceResponse::default();
+    let mut accepted = Vec::new();
+    for topic in request.topic_data {
+        let by_id = cx.header.api_version >= TOPIC_IDS_FROM;
+        let named = if by_id { Named::Id(topic.topic_id) } else { Named::Name(&topic.name) };
+        let refused = check_request(&request.transactional_id, request.acks);
+        let found = refused.and_then(|()| named.topic(cx));
+        let mut rows = Vec::with_capacity(topic.partition_data.len());
+        for data in topic.partition_data {
+            let mut row = PartitionProduceResponse { index: data.index, base_offset: -1, ..Default::default() };
+            match found.as_ref().map_err(|code| Fault::code(*code)).and_then(|topic| check(cx, topic, &data)) {
+                Ok((log, batch, header)) => {
+                    accepted.push(Accepted { at: (answer.responses.len(), rows.len()), log, batch: Some((batch, header)) });
+                }
+                Err(fault) => fault.fill(&mut row),
+            }
+            rows.push(row);
+        }
+        answer.responses.push(TopicProduceResponse { name: topic.name, topic_id: topic.topic_id, partition_responses: rows });
+    }
+    let deadline = cx.now.mono + wait;
+    let (promises, pending) = promises(&cx.services.wakeups, accepted.len());
+    for (accepted, promise) in accepted.iter_mut().zip(promises) {
+        if let Some((batch, header)) = accepted.batch.take() {
+            accepted.log.append(Append { batch, header, deadline, promise });
+        }
+    }
+    let waiting = Waiting { cx: cx.clone(), acks: request.acks, answer, accepted, pending, deadline };
+    Outcome::Park(Box::new(waiting))
+}
+
+fn check_request(transactional_id: &Option<String>, acks: i16) -> Result<(), ErrorCode> {
+    if !(-1..=1).contains(&acks) {
+        return Err(ErrorCode::INVALID_REQUIRED_ACKS);
+    }
+    match transactional_id {
+        Some(_) => Err(ErrorCode::TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
+        None => Ok(()),
+    }
+}
+
+type Checked = (Arc<PartitionLog>, Bytes, BatchHeader);
+
+fn check(cx: &Context, topic: &crate::catalog::Topic, data: &PartitionProduceData) -> Result<Checked, Fault> {
+    let log = partitions::log(cx, topic, data.index).map_err(Fault::code)?;
+    let settings = &topic.settings;
+    let rules = ProduceRules {
+        bytes_max: settings.max_message_bytes,
+        append_time: settings.append_time,
+        timestamp_before_ms_max: settings.timestamp_before_ms_max,
+        timestamp_after_ms_max: settings.timestamp_after_ms_max,
+        keys_required: settings.compacted,
+        zstd_allowed: cx.header.api_version >= ZSTD_FROM,
+    };
+    let sent = data.records.clone().unwrap_or_default();
+    let mut header = validate_produce(&sent, &rules, cx.now.wall_ms).map_err(Fault::refusal)?;
+    let told = BatchHeader::parse(&sent).map_or(header.max_timestamp, |told| told.max_timestamp);
+    let batch = if settings.append_time {
+        rewritten(&sent, &mut header, |batch| set_append_time(batch, cx.now.wall_ms))
+    } else if told != header.max_timestamp {
+        let max_timestamp = header.max_timestamp;
+        rewritten(&sent, &mut header, |batch| set_max_timestamp(batch, max_timestamp))
+    } else {
+        sent
+    };
+    Ok((log, batch, header))
+}
+
+/// A changed copy of a batch, and its header.
+fn rewritten(sent: &Bytes, header: &mut BatchHeader, change: impl FnOnce(&mut [u8])) -> Bytes {
+    let mut copy = sent.to_vec();
+    change(&mut copy);
+    if let Ok(changed) = BatchHeader::parse(&copy) {
+        *header = changed;
+    }
+    copy.into()
+}
+
+/// Why one partition's batch was not taken.
+struct Fault {
+    code: ErrorCode,
+    message: Option<String>,
+    record: Option<i32>,
+}
+
+impl Fault {
+    fn code(code: ErrorCode) -> Fault {
+        Fault { code, message: None, record: None }
+    }
+
+    fn refusal(refusal: Refusal) -> Fault {
+        let record = refusal.record_index();
+        Fault { code: ErrorCode(refusal.code()), message: Some(refusal.to_string()), record }
+    }
+
+    fn fill(self, row: &mut PartitionProduceResponse) {
+        row.error_code = self.code.code();
+        let batch_index_error_message = self.message.clone();
+        row.record_errors
+            .extend(self.record.map(|batch_index| BatchIndexAndErrorMessage { batch_index, batch_index_error_message }));
+        row.error_message = self.message;
+    }
+}
+
+/// A batch that was queued, and the row of the answer that waits for it.
+struct Accepted {
+    at: (usize, usize),
+    log: Arc<PartitionLog>,
+    batch: Option<(Bytes, BatchHeader)>,
+}
+
+struct Waiting {
+    cx: Context,
+    acks: i16,
+    answer: ProduceResponse,
+    accepted: Vec<Accepted>,
+    pending: Pending<Result<Appended, LogError>>,
+    deadline: Instant,
+}
+
+impl Parked for Waiting {
+    fn poll(&mut self, now: Now) -> Option<Outcome> {
+        if !self.pending.is_complete() && now.mono < self.deadline {
+            return None;
+        }
+        let by_id = self.cx.header.api_version >= TOPIC_IDS_FROM;
+        for (accepted, result) in self.accepted.iter().zip(self.pending.take()) {
+            let (topic, row) = accepted.at;
+            let Some(topic) = self.answer.responses.get_mut(topic) else { continue };
+            let named = if by_id { Named::Id(Uuid::ZERO) } else { Named::Name("") };
+            let Some(row) = topic.partition_responses.get_mut(row) else { continue };
+            match result {
+                Some(Ok(appended)) => {
+                    row.base_offset = appended.base_offset;
+                    row.log_append_time_ms = appended.append_time_ms;
+                    row.log_start_offset = accepted.log.log_start();
+                }
+                Some(Err(error)) => row.error_code = named.code(&error).code(),
+                None => row.error_code = ErrorCode::REQUEST_TIMED_OUT.code(),
+            }
+        }
+        if self.acks == 0 {
+            let mut rows = self.answer.responses.iter().flat_map(|topic| &topic.partition_responses);
+            return Some(if rows.all(|row| row.error_code == 0) { Outcome::Silent } else { Outcome::Close });
+        }
+        Some(self.cx.reply(&self.answer))
+    }
+
+    fn keys(&self) -> Vec<WatchKey> {
+        vec![self.pending.key()]
+    }
+
+    fn deadline(&self) -> Instant {
+        self.deadline
+    }
+}
