@@ -54,10 +54,12 @@ pub struct MemoryStore {
     subscribers: Mutex<Vec<Subscriber>>,
 }
 
+type Handler = dyn Fn(&str, Bytes) + Send + Sync;
+
 #[derive(Clone)]
 struct Subscriber {
     filter: String,
-    handler: Arc<dyn Fn(&str, Bytes) + Send + Sync>,
+    handler: Arc<Handler>,
 }
 
 struct State {
@@ -353,7 +355,7 @@ impl Store for MemoryStore {
         }
     }
 
-    fn core_subscribe(&self, subject: &str, handler: Box<dyn Fn(&str, Bytes) + Send + Sync>) -> StoreResult<()> {
+    fn core_subscribe(&self, subject: &str, handler: Box<Handler>) -> StoreResult<()> {
         let subscriber = Subscriber { filter: subject.to_owned(), handler: Arc::from(handler) };
         self.subscribers.lock().expect("no holder panics").push(subscriber);
         Ok(())

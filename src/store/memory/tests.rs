@@ -362,12 +362,10 @@ fn chaos_is_repeatable_and_survivable() {
             unavailable_permille: 100,
             lagging_permille: 300,
         }));
-        let mut tail = 0;
-        for text in TEXTS {
+        for (tail, text) in (0..).zip(TEXTS) {
             while leader_at(&store, tail + 1).is_err() {
                 let _ = put(&store, text, tail);
             }
-            tail += 1;
         }
         store.set_chaos(None);
         (read_all(&store), store.counts())
