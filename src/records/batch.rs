@@ -256,3 +256,122 @@ fn put(batch: &mut [u8], at: usize, bytes: &[u8]) {
     let place = batch.get_mut(at..at.saturating_add(bytes.len())).expect("the batch was parsed");
     place.copy_from_slice(bytes);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::records::build::{BatchBuilder, refresh_crc};
+
+    fn batch(base_offset: i64, records: usize) -> Vec<u8> {
+        let mut builder = BatchBuilder::new().base_offset(base_offset).timestamp(base_offset);
+        for _ in 0..records {
+            builder = builder.value("v");
+        }
+        builder.build()
+    }
+
+    #[test]
+    fn a_header_reads_back() {
+        let bytes = BatchBuilder::new()
+            .base_offset(40)
+            .leader_epoch(3)
+            .producer(7, 2, i32::MAX)
+            .attributes(16)
+            .value("a")
+            .value("b")
+            .build();
+        let header = BatchHeader::parse(&[bytes.clone(), vec![1]].concat()).expect("parsed");
+        assert_eq!((header.total_bytes, header.leader_epoch, header.magic), (bytes.len(), 3, 2));
+        assert_eq!((header.last_offset(), header.next_offset(), header.record_count), (41, 42, 2));
+        assert_eq!((header.producer_id, header.producer_epoch), (7, 2));
+        assert_eq!(header.last_sequence(), 0, "sequences wrap to 0");
+        assert!(header.is_transactional() && header.has_producer() && !header.is_control() && !header.is_append_time());
+    }
+
+    #[test]
+    fn sequences_wrap() {
+        assert_eq!(sequence_after(5, 3), 8);
+        assert_eq!(sequence_after(i32::MAX - 1, 1), i32::MAX);
+        assert_eq!(sequence_after(i32::MAX - 1, 4), 2);
+        assert_eq!(sequence_after(i32::MAX, i32::MAX), i32::MAX - 1);
+        assert_eq!(BatchHeader::parse(&batch(0, 1)).expect("parsed").last_sequence(), -1);
+    }
+
+    #[test]
+    fn what_is_no_batch_is_told() {
+        let good = batch(1, 2);
+        let altered = |at: usize, bytes: &[u8]| {
+            let mut altered = good.clone();
+            altered[at..at + bytes.len()].copy_from_slice(bytes);
+            BatchHeader::parse(&altered)
+        };
+        for length in 0..good.len() {
+            assert_eq!(BatchHeader::parse(&good[..length]), Err(BatchFault::Truncated));
+        }
+        for length in [-1, 0, 48, i32::MIN] {
+            assert_eq!(altered(8, &length.to_be_bytes()), Err(BatchFault::Length(length)));
+        }
+        assert_eq!(altered(8, &i32::MAX.to_be_bytes()), Err(BatchFault::Truncated));
+        assert_eq!(altered(16, &[1]), Err(BatchFault::Magic(1)));
+        assert_eq!(altered(23, &(-1i32).to_be_bytes()), Err(BatchFault::LastOffsetDelta(-1)));
+        assert_eq!(altered(0, &(i64::MAX - 1).to_be_bytes()), Err(BatchFault::OffsetOverflow));
+        assert!(altered(0, &(i64::MAX - 2).to_be_bytes()).is_ok());
+        let odd_codec = BatchBuilder::new().attributes(7).value("v").build();
+        assert_eq!(BatchHeader::parse(&odd_codec).expect("parsed").compression(), Err(BatchFault::Codec(7)));
+    }
+
+    #[test]
+    fn a_chain_is_walked_exactly() {
+        let chain = [batch(0, 2), batch(2, 1), batch(9, 3)].concat();
+        let bases: Vec<i64> = walk(&chain).map(|step| step.expect("a batch").0.base_offset).collect();
+        assert_eq!(bases, [0, 2, 9]);
+        let mut cut = walk(&chain[..chain.len() - 1]);
+        assert!(cut.by_ref().take(2).all(|step| step.is_ok()));
+        assert_eq!(cut.next(), Some(Err(BatchFault::Truncated)));
+        assert_eq!(cut.next(), None);
+    }
+
+    #[test]
+    fn only_a_whole_rising_chain_is_valid() {
+        let chain = [batch(5, 2), batch(7, 1), batch(90, 3)].concat();
+        let summary = chain_is_valid(&chain).expect("valid");
+        assert_eq!(summary, ChainSummary { base_offset: 5, next_offset: 93, batches: 3, max_timestamp: 90 });
+        assert_eq!(chain_is_valid(&[]), None);
+        assert_eq!(chain_is_valid(b"not a batch at all, but long enough to hold a header of sixty-one bytes"), None);
+        assert_eq!(chain_is_valid(&[batch(5, 2), batch(6, 1)].concat()), None, "overlap");
+        assert_eq!(chain_is_valid(&[batch(5, 2), batch(5, 2)].concat()), None, "repeat");
+        assert_eq!(chain_is_valid(&batch(-3, 2)), None, "negative");
+        for length in
+            (1..chain.len()).filter(|l| ![batch(0, 2).len(), batch(0, 2).len() + batch(0, 1).len()].contains(l))
+        {
+            assert_eq!(chain_is_valid(&chain[..length]), None, "cut to {length}");
+        }
+        // Only base offset and leader epoch may change unnoticed by the CRC.
+        for at in 0..chain.len() {
+            let mut flipped = chain.clone();
+            flipped[at] ^= 0x40;
+            let _ = chain_is_valid(&flipped);
+            if at >= batch(0, 2).len() + batch(0, 1).len() + 16 {
+                assert_eq!(chain_is_valid(&flipped), None, "byte {at}");
+            }
+        }
+    }
+
+    #[test]
+    fn stamps_keep_the_crc_right() {
+        let mut bytes = batch(0, 3);
+        stamp(&mut bytes, 1 << 40, 6);
+        let header = BatchHeader::parse(&bytes).expect("parsed");
+        assert_eq!((header.base_offset, header.leader_epoch), (1 << 40, 6));
+        assert!(crc_matches(&bytes));
+        set_append_time(&mut bytes, 123_456);
+        let stamped = BatchHeader::parse(&bytes).expect("parsed");
+        assert!(stamped.is_append_time() && crc_matches(&bytes));
+        assert_eq!((stamped.max_timestamp, stamped.base_timestamp), (123_456, header.base_timestamp));
+        bytes[30] ^= 1;
+        assert!(!crc_matches(&bytes));
+        refresh_crc(&mut bytes);
+        assert!(crc_matches(&bytes));
+        assert!(!crc_matches(&bytes[..20]));
+    }
+}

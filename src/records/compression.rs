@@ -256,3 +256,157 @@ pub fn compress(codec: Compression, bytes: &[u8]) -> io::Result<Vec<u8>> {
         Compression::Zstd => zstd::encode_all(bytes, zstd::DEFAULT_COMPRESSION_LEVEL),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CODECS: [Compression; 4] = [Compression::Gzip, Compression::Snappy, Compression::Lz4, Compression::Zstd];
+
+    /// Neither all the same nor without pattern.
+    fn sample(length: usize) -> Vec<u8> {
+        (0..length).map(|i| u8::try_from((i * i / 7) % 251).expect("small")).collect()
+    }
+
+    fn xerial(blocks: &[&[u8]]) -> Vec<u8> {
+        let mut out = [&XERIAL_MAGIC[..], &1i32.to_be_bytes(), &1i32.to_be_bytes()].concat();
+        for block in blocks {
+            let packed = compress(Compression::Snappy, block).expect("packed");
+            out.extend(i32::try_from(packed.len()).expect("small").to_be_bytes());
+            out.extend(packed);
+        }
+        out
+    }
+
+    #[test]
+    fn every_codec_round_trips() {
+        for codec in Compression::ALL {
+            assert_eq!(Compression::from_id(codec.id()), Some(codec));
+            for length in [0, 1, 15, 40_000, 5_000_000] {
+                let plain = sample(length);
+                let packed = compress(codec, &plain).expect("packed");
+                assert_eq!(decompress(codec, &packed, length), Ok(plain), "{codec:?} {length}");
+            }
+        }
+        assert_eq!(Compression::from_id(5), None);
+    }
+
+    #[test]
+    fn frames_that_follow_each_other_are_read_on() {
+        for codec in [Compression::Gzip, Compression::Lz4, Compression::Zstd] {
+            let parts = [sample(70_000), sample(3), sample(200_000)];
+            let packed: Vec<u8> = parts.iter().flat_map(|p| compress(codec, p).expect("packed")).collect();
+            assert_eq!(decompress(codec, &packed, 1 << 20), Ok(parts.concat()), "{codec:?}");
+        }
+    }
+
+    #[test]
+    fn xerial_frames_are_read() {
+        let plain = sample(100_000);
+        let framed = xerial(&[&plain[..32_768], &plain[32_768..65_536], &plain[65_536..]]);
+        assert_eq!(decompress(Compression::Snappy, &framed, plain.len()), Ok(plain.clone()));
+        assert_eq!(decompress(Compression::Snappy, &xerial(&[]), 0), Ok(Vec::new()));
+        let too_large = CompressionFault::TooLarge { bytes_max: plain.len() - 1 };
+        assert_eq!(decompress(Compression::Snappy, &framed, plain.len() - 1), Err(too_large));
+        let mut negative = xerial(&[]);
+        negative.extend((-1i32).to_be_bytes());
+        assert!(decompress(Compression::Snappy, &negative, 10).is_err());
+    }
+
+    #[test]
+    fn lz4_frames_of_every_make_are_read() {
+        let plain = sample(9_000_000);
+        for size in [lz4::BlockSize::Max64KB, lz4::BlockSize::Max4MB] {
+            for mode in [lz4::BlockMode::Independent, lz4::BlockMode::Linked] {
+                for content_size in [0, plain.len() as u64] {
+                    let mut encoder = lz4::EncoderBuilder::new()
+                        .block_size(size.clone())
+                        .block_mode(mode.clone())
+                        .block_checksum(lz4::liblz4::BlockChecksum::BlockChecksumEnabled)
+                        .checksum(lz4::ContentChecksum::ChecksumEnabled)
+                        .content_size(content_size)
+                        .build(Vec::new())
+                        .expect("an encoder");
+                    encoder.write_all(&plain).expect("written");
+                    let (packed, outcome) = encoder.finish();
+                    outcome.expect("finished");
+                    assert!(decompress(Compression::Lz4, &packed, plain.len()).is_ok_and(|out| out == plain));
+                    let mut wrong = packed.clone();
+                    *wrong.last_mut().expect("not empty") ^= 1;
+                    assert!(decompress(Compression::Lz4, &wrong, plain.len()).is_err(), "the checksum counts");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_zstd_window_of_level_22_is_taken() {
+        let plain = sample(300_000);
+        let mut encoder = zstd::Encoder::new(Vec::new(), 1).expect("an encoder");
+        encoder.window_log(27).expect("a window");
+        encoder.write_all(&plain).expect("written");
+        let packed = encoder.finish().expect("finished");
+        assert_eq!(decompress(Compression::Zstd, &packed, plain.len()), Ok(plain));
+    }
+
+    #[test]
+    fn the_cap_holds_to_the_byte() {
+        let plain = vec![0; 3_000_000];
+        for codec in Compression::ALL {
+            let packed = compress(codec, &plain).expect("packed");
+            assert!(decompress(codec, &packed, plain.len()).is_ok());
+            let fault = CompressionFault::TooLarge { bytes_max: plain.len() - 1 };
+            assert_eq!(decompress(codec, &packed, plain.len() - 1), Err(fault), "{codec:?}");
+            assert!(decompress(codec, &packed, 0).is_err());
+        }
+    }
+
+    /// Ten gigabytes in ten thousand repeats of one frame: only as much as the cap is ever inflated.
+    #[test]
+    fn a_bomb_of_many_frames_stops_at_the_cap() {
+        for codec in [Compression::Gzip, Compression::Lz4, Compression::Zstd] {
+            let frame = compress(codec, &vec![0; 1 << 20]).expect("packed");
+            let bomb = frame.repeat(10_000);
+            let fault = CompressionFault::TooLarge { bytes_max: 3 << 20 };
+            assert_eq!(decompress(codec, &bomb, 3 << 20), Err(fault), "{codec:?}");
+        }
+    }
+
+    #[test]
+    fn claims_reserve_nothing() {
+        // A raw snappy block that claims 4 GiB in a few bytes.
+        assert!(decompress(Compression::Snappy, b"\xff\xff\xff\xff\x0f\0", usize::MAX).is_err());
+        // A zstd frame header with a content size of 2^62 and nothing behind it.
+        let claim = b"\x28\xb5\x2f\xfd\xe0\0\0\0\0\0\0\0\x40";
+        assert!(decompress(Compression::Zstd, claim, usize::MAX).is_err());
+    }
+
+    #[test]
+    fn cut_data_is_refused_at_every_length() {
+        let plain = sample(5_000);
+        for codec in CODECS {
+            let packed = compress(codec, &plain).expect("packed");
+            for length in 1..packed.len() {
+                let outcome = decompress(codec, &packed[..length], plain.len());
+                assert!(outcome.is_err(), "{codec:?} cut to {length} of {}", packed.len());
+            }
+        }
+    }
+
+    #[test]
+    fn flipped_bytes_never_panic_or_pass_the_cap() {
+        let plain = sample(2_000);
+        let packed = CODECS.map(|codec| (codec, compress(codec, &plain).expect("packed")));
+        let framed = (Compression::Snappy, xerial(&[&plain, &plain]));
+        for (codec, packed) in packed.into_iter().chain([framed]) {
+            for at in 0..packed.len() {
+                for mask in [0xff, 0x80, 0x01] {
+                    let mut flipped = packed.clone();
+                    flipped[at] ^= mask;
+                    let outcome = decompress(codec, &flipped, 10_000);
+                    assert!(outcome.map_or(0, |out| out.len()) <= 10_000, "{codec:?} byte {at}");
+                }
+            }
+        }
+    }
+}

@@ -57,3 +57,49 @@ fn each_record<B>(
         })
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::records::batch::set_append_time;
+    use crate::records::build::BatchBuilder;
+    use crate::records::compression::Compression;
+
+    fn batch(codec: Compression, timestamps: &[i64]) -> Vec<u8> {
+        let start = BatchBuilder::new().compression(codec).base_offset(100);
+        timestamps.iter().fold(start, |builder, at| builder.timestamp(*at).value("v")).build()
+    }
+
+    fn found(offset: i64, timestamp: i64) -> Result<Option<OffsetAndTimestamp>, RecordFault> {
+        Ok(Some(OffsetAndTimestamp { offset, timestamp }))
+    }
+
+    #[test]
+    fn the_exact_record_is_found_in_every_codec() {
+        for codec in Compression::ALL {
+            let batch = batch(codec, &[50, 40, 70, 70, 60]);
+            assert_eq!(first_at_or_after(&batch, i64::MIN), found(100, 50));
+            assert_eq!(first_at_or_after(&batch, 50), found(100, 50));
+            assert_eq!(first_at_or_after(&batch, 51), found(102, 70));
+            assert_eq!(first_at_or_after(&batch, 71), Ok(None));
+            assert_eq!(max_timestamp(&batch), found(102, 70));
+        }
+    }
+
+    #[test]
+    fn append_time_is_every_records_time() {
+        let mut batch = batch(Compression::Gzip, &[50, 40, 70]);
+        set_append_time(&mut batch, 65);
+        assert_eq!(first_at_or_after(&batch, 65), found(100, 65));
+        assert_eq!(first_at_or_after(&batch, 66), Ok(None));
+        assert_eq!(max_timestamp(&batch), found(100, 65));
+    }
+
+    #[test]
+    fn nothing_is_found_where_nothing_is() {
+        let empty = batch(Compression::None, &[]);
+        assert_eq!(first_at_or_after(&empty, 0), Ok(None));
+        assert_eq!(max_timestamp(&empty), Ok(None));
+        assert!(first_at_or_after(b"not a batch", 0).is_err());
+    }
+}

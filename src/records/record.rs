@@ -350,3 +350,98 @@ impl Source for InflatingSource<'_> {
         Ok(self.filled == 0)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::records::build::BatchBuilder;
+
+    const BYTES_MAX: usize = 10_000_000;
+
+    fn sample(codec: Compression) -> Vec<u8> {
+        BatchBuilder::new()
+            .compression(codec)
+            .timestamp(5_000)
+            .record(None, None)
+            .timestamp(-3)
+            .record(Some(b""), Some(b""))
+            .header("", None)
+            .header("twice", Some(b""))
+            .header("twice", Some(b"x"))
+            .timestamp(i64::MAX / 2)
+            .record(Some(b"key"), Some(&[9; 100_000]))
+            .build()
+    }
+
+    #[test]
+    fn null_and_empty_are_kept_apart_in_every_codec() {
+        for codec in Compression::ALL {
+            let batch = sample(codec);
+            let plain = inflated(&batch, BYTES_MAX).expect("inflated");
+            let read: Vec<Record> = records(&plain).map(|r| r.expect("a record")).collect();
+            let [first, second, third] = &read[..] else { panic!("three records, not {}", read.len()) };
+            assert_eq!((first.key, first.value, first.timestamp_delta, first.offset_delta), (None, None, 0, 0));
+            assert_eq!((second.key, second.value, second.timestamp_delta), (Some(&b""[..]), Some(&b""[..]), -5_003));
+            let headers: Vec<(&[u8], Option<&[u8]>)> = second.headers.clone().collect();
+            let expected: [(&[u8], Option<&[u8]>); 3] = [(b"", None), (b"twice", Some(b"")), (b"twice", Some(b"x"))];
+            assert_eq!(headers, expected);
+            assert_eq!((third.key, third.value), (Some(&b"key"[..]), Some(&[9; 100_000][..])));
+            assert_eq!((third.timestamp_delta, third.offset_delta), (i64::MAX / 2 - 5_000, 2));
+            assert_eq!(third.headers.clone().count(), 0);
+        }
+    }
+
+    #[test]
+    fn a_scan_sees_what_the_iterator_reads() {
+        for codec in Compression::ALL {
+            let batch = sample(codec);
+            let plain = inflated(&batch, BYTES_MAX).expect("inflated");
+            let mut glances = Vec::new();
+            let all = scan(codec, payload(&batch), BYTES_MAX, |glance| {
+                glances.push((glance.timestamp_delta, glance.offset_delta, glance.has_key));
+                ControlFlow::<()>::Continue(())
+            });
+            assert_eq!(all, Ok(None));
+            let read: Vec<_> = records(&plain)
+                .map(|r| r.map(|r| (r.timestamp_delta, r.offset_delta, r.key.is_some())).expect("a record"))
+                .collect();
+            assert_eq!(glances, read);
+            let second = scan(codec, payload(&batch), BYTES_MAX, |glance| {
+                if glance.has_key { ControlFlow::Break(glance.offset_delta) } else { ControlFlow::Continue(()) }
+            });
+            assert_eq!(second, Ok(Some(1)));
+        }
+    }
+
+    #[test]
+    fn cut_records_end_in_a_fault() {
+        let batch = BatchBuilder::new().record(Some(b"key"), Some(b"value")).header("h", Some(b"x")).build();
+        let whole = payload(&batch);
+        for length in 1..whole.len() {
+            let mut read = records(&whole[..length]);
+            assert_eq!(read.next().map(|r| r.is_err()), Some(true), "cut to {length}");
+            assert!(read.next().is_none());
+        }
+    }
+
+    #[track_caller]
+    fn check_fault(record: &[u8], fault: RecordFault) {
+        assert_eq!(records(record).next(), Some(Err(fault)));
+    }
+
+    #[test]
+    fn lengths_that_cannot_be_are_faults() {
+        // Length 6: attributes, timestamp delta, offset delta, null key, null value, no headers.
+        assert!(records(&[12, 0, 0, 0, 1, 1, 0]).next().is_some_and(|r| r.is_ok()));
+        check_fault(&[14, 0, 0, 0, 1, 1, 0, 0], RecordFault::Size { declared: 7, found: 6 });
+        check_fault(&[10, 0, 0, 0, 1, 1, 0], RecordFault::Size { declared: 5, found: 6 });
+        check_fault(&[1, 0, 0, 0, 1, 1, 0], RecordFault::Size { declared: -1, found: 6 });
+        check_fault(&[12, 0, 0, 0, 3, 1, 0], RecordFault::Length(-2));
+        check_fault(&[12, 0, 0, 0, 1, 1, 1], RecordFault::Length(-1));
+        check_fault(&[12, 0, 0, 0, 1, 1, 2, 1, 1], RecordFault::Length(-1));
+        check_fault(&[0xff, 0xff, 0xff, 0xff, 0xff, 0], RecordFault::Varint);
+        check_fault(&[0xff, 0xff, 0xff, 0xff, 0x1f, 0], RecordFault::Varint);
+        check_fault(&[2, 0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2], RecordFault::Varint);
+        check_fault(&[12, 0, 0, 0, 1, 1, 0xfe, 0xff, 0xff, 0xff, 0x0f], RecordFault::Truncated);
+    }
+}

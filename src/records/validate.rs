@@ -498,21 +498,20 @@ mod tests {
         }
     }
 
+    /// A kilobyte that inflates beyond every bound, inside a record that claims to hold it all.
     #[test]
-    fn bombs_stop_at_the_cap() {
-        let zeros = vec![0; DECOMPRESSED_BYTES_MAX + 1];
-        for codec in [Compression::Gzip, Compression::Zstd] {
-            let bomb = compress(codec, &zeros).expect("compressed");
-            // A record that claims to hold what the bomb inflates to.
-            let mut batch = BatchBuilder::new().compression(codec).value("").build();
-            let mut claim = compress(codec, b"\xfe\xff\xff\xff\x0f\0\0\0\x01\xf0\xff\xff\xff\x0f").expect("compressed");
-            claim.extend(bomb);
-            batch.truncate(HEADER_BYTES);
-            batch.extend(&claim);
-            let length = i32::try_from(batch.len() - 12).expect("small");
-            batch[8..12].copy_from_slice(&length.to_be_bytes());
-            refresh_crc(&mut batch);
-            check_refused(batch, &rules(), MESSAGE_TOO_LARGE);
-        }
+    fn a_bomb_is_too_large() {
+        let claim = b"\xfe\xff\xff\xff\x0f\0\0\0\x01\xf0\xff\xff\xff\x0f";
+        let mut zeros = vec![0; DECOMPRESSED_BYTES_MAX];
+        zeros[..claim.len()].copy_from_slice(claim);
+        zeros.push(0);
+        let bomb = compress(Compression::Zstd, &zeros).expect("compressed");
+        let mut batch = BatchBuilder::new().compression(Compression::Zstd).value("").build();
+        batch.truncate(HEADER_BYTES);
+        batch.extend(&bomb);
+        let length = i32::try_from(batch.len() - 12).expect("small");
+        batch[8..12].copy_from_slice(&length.to_be_bytes());
+        refresh_crc(&mut batch);
+        check_refused(batch, &rules(), MESSAGE_TOO_LARGE);
     }
 }
