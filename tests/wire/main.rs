@@ -2,5 +2,6 @@
 
 mod allocations;
 mod api_versions;
+mod golden;
 mod hostile;
 mod oracle;
