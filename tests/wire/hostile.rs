@@ -10,7 +10,7 @@ use hanzo_kafka::protocol::messages::produce::ProduceRequest;
 use hanzo_kafka::wire::sample::Sampler;
 use hanzo_kafka::wire::{DecodeError, Fault, Reader, Writer};
 
-const SAMPLES_PER_VERSION: u64 = 3;
+const SAMPLES_PER_VERSION: u64 = 2;
 
 /// The widest struct is some 200 bytes in memory and its smallest form a few on the wire; vectors grow by doubling.
 const MEMORY_PER_FRAME_BYTE: usize = 256;
@@ -162,4 +162,48 @@ fn tagged_fields_are_held_to_their_size() {
     // More tags than bytes.
     let (peak, error) = refused::<ProduceRequest>(9, &[head, &[0xff, 0xff, 0xff, 0xff, 0x0f]].concat());
     assert_eq!((peak, error.field, error.fault), (0, "tagged fields", Fault::Truncated));
+}
+
+#[test]
+fn faults_name_their_field_and_place() {
+    #[track_caller]
+    fn check(version: i16, body: &[u8], field: &'static str, offset: usize, fault: Fault) {
+        assert_eq!(refused::<MetadataRequest>(version, body).1, DecodeError { field, offset, fault });
+    }
+    check(0, &[0xff, 0xff, 0xff, 0xff], "topics", 4, Fault::UnexpectedNull);
+    check(1, &[0xff, 0xff, 0xff, 0xfe], "topics", 4, Fault::NegativeLength);
+    check(1, &[0, 0, 0, 1, 0, 2, b'a'], "name", 6, Fault::Truncated);
+    check(1, &[0, 0, 0, 1, 0, 2, 0xc3, 0x28], "name", 8, Fault::NotUtf8);
+    check(1, &[0, 0, 0, 1, 0xff, 0xff], "name", 6, Fault::UnexpectedNull);
+    check(9, &[2, 0, 0], "name", 2, Fault::UnexpectedNull);
+    check(9, &[0xff, 0xff, 0xff, 0xff, 0x1f], "topics", 5, Fault::VarintOverflow);
+    check(9, &[0xff, 0xff, 0xff, 0xff, 0xff, 0], "topics", 5, Fault::VarintOverflow);
+    let long = [&[2, 0x81, 0x80, 0x02][..], &[b'a'; 0x8000]].concat();
+    check(9, &long, "name", 4, Fault::StringTooLong);
+    check(12, &[1, 0, 0, 0, 7], "end of message", 4, Fault::TrailingBytes);
+}
+
+#[test]
+fn what_kafka_allows_is_not_refused() {
+    let read = |version: i16, body: &[u8]| {
+        let reader = Reader::new(Bytes::copy_from_slice(body), version, version >= 9);
+        frame::message::<MetadataRequest>(reader).expect("reads")
+    };
+    assert_eq!(read(1, &[0xff, 0xff, 0xff, 0xff]).topics, None, "null is all");
+    assert_eq!(read(1, &[0, 0, 0, 0]).topics, Some(vec![]), "empty is none");
+    assert_eq!(read(9, &[0, 0, 0, 0, 0]).topics, None);
+    assert_eq!(read(9, &[1, 0, 0, 0, 0]).topics, Some(vec![]));
+    assert!(read(4, &[0, 0, 0, 0, 2]).allow_auto_topic_creation, "any byte but zero is true");
+    assert!(read(3, &[0, 0, 0, 0]).allow_auto_topic_creation, "without the flag creation is allowed");
+    let padded_varint = [0x81, 0x00, 0, 0, 0, 0];
+    assert_eq!(read(9, &padded_varint).topics, Some(vec![]));
+}
+
+#[test]
+fn a_text_too_long_for_kafka_is_cut_between_characters() {
+    let mut writer = Writer::new(0, false);
+    writer.string(&"é".repeat(20_000));
+    let bytes = writer.into_bytes();
+    assert_eq!(bytes[..2], 32_766u16.to_be_bytes());
+    assert_eq!(bytes.len(), 2 + 32_766);
 }

@@ -3,10 +3,12 @@
 
 use bytes::{Bytes, BytesMut};
 use hanzo_kafka::protocol::api::{ApiKey, Message};
+use hanzo_kafka::protocol::error_code::ErrorCode;
 use hanzo_kafka::protocol::frame;
 use hanzo_kafka::protocol::messages as ours;
 use hanzo_kafka::wire::sample::Sampler;
 use hanzo_kafka::wire::{Reader, Writer};
+use kafka_protocol::error::ResponseError;
 use kafka_protocol::messages as theirs;
 use kafka_protocol::protocol::{Decodable, Encodable, HeaderVersion};
 
@@ -91,4 +93,16 @@ fn judge_headers<TheirRequest: HeaderVersion, TheirResponse: HeaderVersion>(api:
         assert_eq!(request, TheirRequest::header_version(version), "request header of {api:?} v{version}");
         assert_eq!(response, TheirResponse::header_version(version), "response header of {api:?} v{version}");
     }
+}
+
+#[test]
+fn error_codes_have_kafkas_names() {
+    for code in 1..=133 {
+        let ours = ErrorCode::from_code(code).name().unwrap_or_else(|| panic!("{code} has a name"));
+        let theirs = format!("{:?}", ResponseError::try_from_code(code).expect("an error"));
+        assert_eq!(ours.replace('_', "").to_lowercase(), theirs.to_lowercase(), "{code}");
+    }
+    assert_eq!(ErrorCode::from_code(-1), ErrorCode::UNKNOWN_SERVER_ERROR);
+    assert_eq!(ErrorCode::NOT_COORDINATOR.to_string(), "NOT_COORDINATOR");
+    assert_eq!(ErrorCode::from_code(9999).to_string(), "9999");
 }
