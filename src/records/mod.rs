@@ -3,6 +3,8 @@
 pub mod batch;
 pub mod build;
 pub mod compression;
+#[cfg(test)]
+mod golden;
 pub mod lookup;
 pub mod record;
 pub mod validate;
