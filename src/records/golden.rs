@@ -61,15 +61,17 @@ fn they_pass_as_they_are() {
     }
 }
 
+type Bytestring<'a> = Option<&'a [u8]>;
+
 #[test]
 fn their_records_read_as_they_were_sent() {
-    type Headers<'a> = Vec<(&'a [u8], Option<&'a [u8]>)>;
+    type Headers<'a> = Vec<(&'a [u8], Bytestring<'a>)>;
     let value = "the quick brown fox jumps over the lazy dog, ".repeat(8);
     for (name, _, _, bytes) in GOLDEN {
         let plain = inflated(bytes, 1_000).expect(name);
         let read: Vec<Record> = records(&plain).collect::<Result<_, _>>().expect(name);
         let seen: Vec<_> = read.iter().map(|r| (r.key, r.value, r.timestamp_delta)).collect();
-        let sent: [(Option<&[u8]>, Option<&[u8]>, i64); 3] =
+        let sent: [(Bytestring, Bytestring, i64); 3] =
             [(Some(b"k0"), Some(value.as_bytes()), 0), (None, Some(b""), -5), (Some(b""), None, 9)];
         assert_eq!(seen, sent, "{name}");
         let headers: Vec<Headers> = read.iter().map(|r| r.headers.clone().collect()).collect();
