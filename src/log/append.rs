@@ -152,13 +152,13 @@ impl PartitionLog {
 
     fn send(self: &Arc<Self>, message: Outgoing) {
         let log = self.clone();
-        let deadline = Instant::now() + STORE_CALL_MAX;
+        let deadline = self.shared.now() + STORE_CALL_MAX;
         self.shared.store.publish_begin(message.publish, deadline, Box::new(move |outcome| log.decided(outcome)));
     }
 
     fn form(&self, state: &mut State) -> Formed {
         let mut formed = Formed { settled: Vec::new(), publish: None, load: false, raise: false };
-        let expired = state.queue.take_expired(Instant::now());
+        let expired = state.queue.take_expired(self.shared.now());
         formed.settled.extend(expired.into_iter().map(|append| (append, Err(LogError::Store(StoreError::NoAnswer)))));
         match state.phase {
             Phase::Cold => formed.load = !state.queue.waiting.is_empty(),
@@ -257,7 +257,7 @@ impl PartitionLog {
         state.certain_epoch = Some(flight.epoch);
         state.end.messages += 1;
         state.end.bytes += payload.len() as u64;
-        state.end.last_append = Some(Instant::now());
+        state.end.last_append = Some(self.shared.now());
         let anchor = state.end.messages >= END_ENTRY_MESSAGES_MAX || state.end.bytes >= END_ENTRY_BYTES_MAX;
         let quiet_timer = !std::mem::replace(&mut state.end.timer_set, true);
         self.show(&mut state, Chain { from: flight.from, next: flight.next, payload }, sequence);
@@ -274,7 +274,7 @@ impl PartitionLog {
             self.shared.tasks.spawn(Box::new(move || log.write_end(false)));
         }
         if quiet_timer {
-            self.watch_for_quiet(Instant::now() + END_QUIET);
+            self.watch_for_quiet(self.shared.now() + END_QUIET);
         }
     }
 
@@ -305,9 +305,8 @@ impl PartitionLog {
             }
             return;
         }
-        // A guard that did not match has not stored this attempt, but may speak of an earlier one, or of one that is
-        // proposed and not yet readable.
-        flight.may_be_stored |= !not_this_time;
+        // A guard that did not match has not stored this attempt, but may speak of an earlier one that is.
+        flight.may_be_stored |= !not_this_time && !matches!(error, StoreError::WrongLast(_));
         self.set_phase(&mut state, Phase::Deciding);
         drop(state);
         self.shared.metrics.undecided();
@@ -316,7 +315,7 @@ impl PartitionLog {
             self.shared.tasks.spawn(Box::new(move || log.decide(flight)));
         } else {
             let pause = (UNDECIDED_PAUSE_MIN * 2_u32.saturating_pow(flight.attempts - 1)).min(UNDECIDED_PAUSE_MAX);
-            self.shared.tasks.spawn_at(Instant::now() + pause, Box::new(move || log.decide(flight)));
+            self.shared.tasks.spawn_at(self.shared.now() + pause, Box::new(move || log.decide(flight)));
         }
     }
 
@@ -324,7 +323,7 @@ impl PartitionLog {
     fn look_for_stream(self: &Arc<Self>) {
         let log = self.clone();
         self.shared.tasks.spawn(Box::new(move || {
-            let deadline = Instant::now() + STORE_CALL_MAX;
+            let deadline = log.shared.now() + STORE_CALL_MAX;
             if let Err(error) = log.shared.store.stream_info(&log.place.stream, deadline) {
                 log.lost(error);
             }
@@ -336,7 +335,7 @@ impl PartitionLog {
         if self.is_gone() {
             return self.give_up(flight, LogError::Gone);
         }
-        let deadline = Instant::now() + STORE_CALL_MAX;
+        let deadline = self.shared.now() + STORE_CALL_MAX;
         let guard = flight.message.publish.expected_last.unwrap_or_default();
         let found =
             self.shared.store.message_get(&self.place.stream, Pick::AtOrAfter(guard.next()), From::Leader, deadline);
@@ -382,7 +381,7 @@ impl PartitionLog {
         flight.attempts += 1;
         let pause = (UNDECIDED_PAUSE_MIN * 2_u32.saturating_pow(flight.attempts.min(16))).min(UNDECIDED_PAUSE_MAX);
         let log = self.clone();
-        self.shared.tasks.spawn_at(Instant::now() + pause, Box::new(move || log.decide(flight)));
+        self.shared.tasks.spawn_at(self.shared.now() + pause, Box::new(move || log.decide(flight)));
     }
 
     /// Somebody else took the slot: their offsets and producers are learned, then the group is checked and stamped anew.
@@ -394,24 +393,31 @@ impl PartitionLog {
             state.hinted = state.tail.last.next().max(state.hinted);
             self.set_phase(&mut state, Phase::Idle);
         }
-        if let Err(error) = self.exact_view(Instant::now() + STORE_CALL_MAX) {
+        if let Err(error) = self.exact_view(self.shared.now() + STORE_CALL_MAX) {
             debug!(self.shared.logger, "conflict not resolved yet"; "topic" => &self.topic, "error" => %error);
             let log = self.clone();
-            self.shared.tasks.spawn_at(Instant::now() + UNDECIDED_PAUSE_MAX, Box::new(move || log.pump()));
+            self.shared.tasks.spawn_at(self.shared.now() + UNDECIDED_PAUSE_MAX, Box::new(move || log.pump()));
         }
     }
 
-    /// The slot was taken and what took it is gone (purged, aged out), or this is another incarnation of the stream:
-    /// whether the group was stored cannot be known any more. Its waiters are told so, the rest goes on after a new load.
+    /// The slot was taken and what took it is gone (purged, aged out), or this is another incarnation of the stream.
+    /// A group that cannot have been stored is stamped anew after a new load; of one that may have been, nobody can know
+    /// any more, and its waiters are told so.
     fn start_over(self: &Arc<Self>, flight: Flight) {
-        warn!(self.shared.logger, "the outcome of an append cannot be known: what was stored is gone";
-            "topic" => &self.topic, "partition" => self.key.1);
+        let (unknown, again) = if flight.may_be_stored {
+            warn!(self.shared.logger, "the outcome of an append cannot be known: what was stored is gone";
+                "topic" => &self.topic, "partition" => self.key.1);
+            (originals(flight), Vec::new())
+        } else {
+            (Vec::new(), originals(flight))
+        };
         {
             let mut state = self.lock();
+            state.queue.put_back(again);
             self.set_phase(&mut state, Phase::Cold);
         }
-        for member in flight.members {
-            member.append.promise.keep(Err(LogError::Store(StoreError::NoAnswer)));
+        for append in unknown {
+            append.promise.keep(Err(LogError::Store(StoreError::NoAnswer)));
         }
         self.pump();
     }
@@ -428,7 +434,7 @@ impl PartitionLog {
 
     /// Loads the log because batches wait for it; if that fails they are told.
     fn load_for_queue(self: &Arc<Self>) {
-        if let Err(error) = self.view(Instant::now() + STORE_CALL_MAX) {
+        if let Err(error) = self.view(self.shared.now() + STORE_CALL_MAX) {
             debug!(self.shared.logger, "log not loaded"; "topic" => &self.topic, "partition" => self.key.1, "error" => %error);
         }
     }
@@ -440,7 +446,7 @@ impl PartitionLog {
             let again = {
                 let mut state = log.lock();
                 let due = state.end.last_append.map_or(at, |last| last + END_QUIET);
-                let again = (due > Instant::now()).then_some(due);
+                let again = (due > log.shared.now()).then_some(due);
                 state.end.timer_set = again.is_some();
                 again
             };

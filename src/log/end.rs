@@ -14,6 +14,9 @@ use std::time::Instant;
 /// The bucket of end entries.
 pub const BUCKET: &str = "kafka-ends";
 
+/// How often a write that another gateway's came before is merged and tried again.
+const ATTEMPTS_MAX: u32 = 8;
+
 /// The batch that holds the largest timestamp seen so far.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct NewestTime {
@@ -55,7 +58,9 @@ pub fn read(store: &dyn Store, key: &str, deadline: Instant) -> StoreResult<Opti
 
 /// Writes `entry`, merged with what stands there: each number only grows. Gives the ceiling that stands afterwards.
 pub fn write(store: &dyn Store, key: &str, entry: &EndEntry, deadline: Instant) -> StoreResult<i64> {
+    let mut attempts = 0;
     loop {
+        attempts += 1;
         let found = store.kv_get(BUCKET, key, deadline)?;
         let merged = match parse(&found)? {
             Some(stored) => merge(&stored, entry),
@@ -64,7 +69,9 @@ pub fn write(store: &dyn Store, key: &str, entry: &EndEntry, deadline: Instant) 
         // The nonce of a write whose answer was lost is not looked for: writing the merged entry again is as good.
         match kv_replace(store, BUCKET, key, Some(sealed::seal(&to_json(&merged))), found.revision, deadline) {
             Ok(_) => return Ok(merged.ceiling),
-            Err(StoreError::WrongLast(_)) if Instant::now() < deadline => {}
+            Err(StoreError::WrongLast(_)) if attempts < ATTEMPTS_MAX => {}
+            // A value that nobody can read yet holds the key: its outcome is open, and so is ours.
+            Err(StoreError::WrongLast(_)) => return Err(StoreError::NoAnswer),
             Err(error) => return Err(error),
         }
     }

@@ -12,6 +12,9 @@ mod ticks;
 mod time;
 mod turn;
 
+#[cfg(test)]
+mod tests;
+
 pub use append::Append;
 pub use end::BUCKET as ENDS_BUCKET;
 pub use partition::{PartitionLog, View};
@@ -19,6 +22,7 @@ pub use read::Read;
 pub use time::TimeQuery;
 
 use crate::catalog::Topic;
+use crate::clock::Clock;
 use crate::protocol::error_code::ErrorCode;
 use crate::records::build::BatchBuilder;
 use crate::store::{Publish, Sequence, Store, StoreError};
@@ -114,6 +118,7 @@ impl LogMetrics {
 pub(crate) struct Shared {
     store: Arc<dyn Store>,
     tasks: Arc<dyn Tasks>,
+    clock: Arc<dyn Clock>,
     wakeups: Arc<Wakeups>,
     logger: slog::Logger,
     cache: Cache,
@@ -133,6 +138,10 @@ struct Outgoing {
 }
 
 impl Shared {
+    fn now(&self) -> Instant {
+        self.clock.now().mono
+    }
+
     fn max_payload(&self) -> usize {
         match self.store.info().max_payload {
             0 => MAX_PAYLOAD_DEFAULT,
@@ -173,6 +182,7 @@ pub struct Logs {
 pub struct LogParts {
     pub store: Arc<dyn Store>,
     pub tasks: Arc<dyn Tasks>,
+    pub clock: Arc<dyn Clock>,
     pub wakeups: Arc<Wakeups>,
     pub logger: slog::Logger,
     /// Random per process: part of every writer header and tick.
@@ -182,11 +192,12 @@ pub struct LogParts {
 
 impl Logs {
     pub fn new(parts: LogParts) -> Arc<Logs> {
-        let LogParts { store, tasks, wakeups, logger, process, on_missing } = parts;
-        let ticks = Ticks::new(store.clone(), tasks.clone(), process.clone());
+        let LogParts { store, tasks, clock, wakeups, logger, process, on_missing } = parts;
+        let ticks = Ticks::new(store.clone(), tasks.clone(), clock.clone(), process.clone());
         let shared = Arc::new(Shared {
             store,
             tasks,
+            clock,
             wakeups,
             logger,
             cache: Cache::default(),

@@ -17,6 +17,9 @@ use slog::{debug, error, info};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Instant;
 
+/// How often a load that another writer came before is tried again at once.
+const LOAD_RETRIES_MAX: u32 = 3;
+
 /// A partition's log. Cheap to keep: it learns its state from the store when it is first used.
 pub struct PartitionLog {
     pub(super) key: PartitionKey,
@@ -168,7 +171,13 @@ impl PartitionLog {
                 return Ok(state.view);
             }
         }
-        self.with_tail(deadline, |loan| loan.catch_up(deadline))?;
+        match self.with_tail(deadline, |loan| loan.catch_up(deadline)) {
+            // It is another incarnation of the stream: what it is shows when it is loaded.
+            Err(LogError::Store(StoreError::WrongLast(_))) => {
+                self.with_tail(deadline, |loan| loan.catch_up(deadline))?
+            }
+            done => done?,
+        }
         Ok(self.lock().view)
     }
 
@@ -230,20 +239,22 @@ impl PartitionLog {
         deadline: Instant,
         work: impl FnOnce(&mut Loan) -> Result<T, LogError>,
     ) -> Result<T, LogError> {
-        let deadline = deadline.min(Instant::now() + STORE_CALL_MAX);
+        let deadline = deadline.min(self.shared.now() + STORE_CALL_MAX);
         let mut loan = self.borrow_tail(deadline)?;
         let mut done = if loan.cold { loan.load(deadline) } else { Ok(()) };
-        while matches!(done, Err(LogError::Store(StoreError::WrongLast(_)))) && Instant::now() < deadline {
-            done = loan.load(deadline);
+        for _ in 0..LOAD_RETRIES_MAX {
+            if matches!(done, Err(LogError::Store(StoreError::WrongLast(_)))) {
+                done = loan.load(deadline);
+            }
         }
+        let unloaded = loan.cold;
         let done = done.and_then(|()| work(&mut loan));
         if matches!(done, Err(LogError::Gone)) {
             self.end();
         }
-        let cold = loan.cold;
         drop(loan);
         match &done {
-            Err(error) if cold => self.refuse_queue(error),
+            Err(error) if unloaded => self.refuse_queue(error),
             _ => self.pump(),
         }
         done
@@ -513,7 +524,7 @@ impl PartitionLog {
         let Some((entry, behind)) = self.begin_end_write(raise) else {
             return;
         };
-        let deadline = Instant::now() + STORE_CALL_MAX;
+        let deadline = self.shared.now() + STORE_CALL_MAX;
         let written = end::write(&*self.shared.store, &end::key(self.key.0, self.key.1), &entry, deadline);
         {
             let mut state = self.lock();
@@ -541,7 +552,7 @@ impl PartitionLog {
 
     fn raise_later(self: &Arc<Self>) {
         let log = self.clone();
-        self.shared.tasks.spawn_at(Instant::now() + END_RETRY, Box::new(move || log.write_end(true)));
+        self.shared.tasks.spawn_at(self.shared.now() + END_RETRY, Box::new(move || log.write_end(true)));
     }
 
     /// The entry to write, and the messages and bytes that it will catch up with.

@@ -80,7 +80,8 @@ impl PartitionLog {
             return Ok(vec![chain]);
         }
         let bytes = bytes.clamp(READ_AHEAD_BYTES, READ_BYTES_MAX);
-        let place = Place { store: &*self.shared.store, stream: &self.place.stream, deadline };
+        let first = self.lock().view.first;
+        let place = Place { store: &*self.shared.store, stream: &self.place.stream, first, deadline };
         let (low, high) = self.bounds(offset, true);
         let from = locate(&place, offset, (low, high), Trust::Neighbours).map_err(|error| self.lost(error))?;
         let found = self.chains(from, offset, bytes, deadline)?;

@@ -14,8 +14,8 @@ use std::time::Instant;
 /// How many messages the last step of a search reads through instead of probing on.
 const SEARCH_SPAN_MESSAGES: u64 = 32;
 
-/// How far a search walks back to make sure that a gap in the offsets is real.
-const WALK_BACK_MESSAGES_MAX: u64 = 256;
+/// How far a search walks back to judge a message by those before it.
+const WALK_BACK_MESSAGES: u64 = 256;
 
 /// A message that counts, where it stands.
 #[derive(Clone, Debug)]
@@ -32,6 +32,8 @@ pub struct Scan<'a> {
     at: Boundary,
     bytes_max: usize,
     messages_max: usize,
+    /// Where it ends, if before the stream does.
+    below: Option<Sequence>,
     /// Read, not yet looked at.
     ahead: VecDeque<Message>,
     /// The last message read at all, counted or not.
@@ -46,6 +48,7 @@ impl<'a> Scan<'a> {
             at,
             bytes_max: READ_BYTES_MAX,
             messages_max: READ_MESSAGES_MAX,
+            below: None,
             ahead: VecDeque::new(),
             last_seen: None,
         }
@@ -60,6 +63,12 @@ impl<'a> Scan<'a> {
     /// Begins with a read of no more than this; what follows is read in bulk.
     pub fn messages_max(mut self, messages_max: usize) -> Self {
         self.messages_max = messages_max;
+        self
+    }
+
+    /// Ends before this message.
+    fn below(mut self, below: Sequence) -> Self {
+        self.below = Some(below);
         self
     }
 
@@ -79,6 +88,11 @@ impl<'a> Scan<'a> {
     pub fn next_read(&mut self) -> Option<Counted> {
         while let Some(message) = self.ahead.pop_front() {
             self.last_seen = Some(message.sequence);
+            if self.below.is_some_and(|below| message.sequence >= below) {
+                self.ahead.clear();
+                self.at.sequence = message.sequence;
+                return None;
+            }
             self.at.sequence = message.sequence.next();
             if let Some(counted) = self.judge(message) {
                 return Some(counted);
@@ -104,6 +118,9 @@ impl<'a> Scan<'a> {
 
     fn read_on(&mut self, deadline: Instant) -> StoreResult<bool> {
         let start = self.at.sequence;
+        if self.below.is_some_and(|below| start >= below) {
+            return Ok(false);
+        }
         let read = self.store.messages_read(self.stream, start, self.messages_max, self.bytes_max, deadline)?;
         self.messages_max = READ_MESSAGES_MAX;
         self.ahead.extend(read);
@@ -126,7 +143,7 @@ pub enum Trust {
     /// offsets that is none, never to other records than those asked for.
     Neighbours,
     /// Only in the light of the messages before it: for making sure that a gap is real. A run of copies longer than
-    /// `WALK_BACK_MESSAGES_MAX` would still be believed.
+    /// `WALK_BACK_MESSAGES` would still be believed.
     WalkBack,
 }
 
@@ -156,6 +173,8 @@ pub fn locate(place: &Place, offset: i64, between: (Boundary, Boundary), trust: 
 pub struct Place<'a> {
     pub store: &'a dyn Store,
     pub stream: &'a str,
+    /// The stream's first message.
+    pub first: Sequence,
     pub deadline: Instant,
 }
 
@@ -186,8 +205,8 @@ impl Probed {
 /// there is none. Foreign messages are read through in bulk.
 fn probe(place: &Place, from: Sequence, below: Sequence, trust: Trust) -> StoreResult<Option<Probed>> {
     let anywhere = Boundary { offset: i64::MIN, sequence: from };
-    let mut scan = Scan::new(place.store, place.stream, anywhere).messages_max(2);
-    let Some(first) = scan.next(place.deadline)?.filter(|first| first.sequence < below) else {
+    let mut scan = Scan::new(place.store, place.stream, anywhere).messages_max(2).below(below);
+    let Some(first) = scan.next(place.deadline)? else {
         return Ok(None);
     };
     if trust == Trust::Neighbours {
@@ -201,19 +220,22 @@ fn probe(place: &Place, from: Sequence, below: Sequence, trust: Trust) -> StoreR
 
 /// Takes `suspect` if it counts in the light of what stands before it, else the message before it that shows why not.
 fn believed(place: &Place, suspect: Counted, trust: Trust) -> StoreResult<Probed> {
-    let mut back = if trust == Trust::WalkBack { WALK_BACK_MESSAGES_MAX } else { 1 };
+    let mut back = if trust == Trust::WalkBack { WALK_BACK_MESSAGES } else { 1 };
     loop {
         let start = Sequence(suspect.sequence.0.saturating_sub(back));
-        let mut scan = Scan::new(place.store, place.stream, Boundary { offset: i64::MIN, sequence: start });
-        scan.messages_max = usize::try_from(back).unwrap_or(READ_MESSAGES_MAX);
+        let anywhere = Boundary { offset: i64::MIN, sequence: start };
+        let mut scan = Scan::new(place.store, place.stream, anywhere).below(suspect.sequence);
+        scan.messages_max = usize::try_from(back).unwrap_or(READ_MESSAGES_MAX).min(READ_MESSAGES_MAX);
         let mut before = None;
-        while let Some(found) = scan.next(place.deadline)?.filter(|found| found.sequence < suspect.sequence) {
+        while let Some(found) = scan.next(place.deadline)? {
             before = Some(found);
         }
         match before {
             Some(before) if before.summary.next_offset > suspect.summary.base_offset => return Ok(Probed::of(&before)),
             Some(before) if before.summary.next_offset == suspect.summary.base_offset => break,
-            _ if back >= WALK_BACK_MESSAGES_MAX || start.0 <= 1 => break,
+            // Foreign messages alone tell nothing, however many they are.
+            Some(_) if back >= WALK_BACK_MESSAGES => break,
+            _ if start <= place.first => break,
             _ => back *= 4,
         }
     }

@@ -4,6 +4,7 @@
 //! have been missed: then the *epoch* is raised and every partition's end is uncertain until it is read once. While no
 //! other gateway is heard, commits are only counted, not told: a newcomer sees the gap and becomes uncertain.
 
+use crate::clock::Clock;
 use crate::limits::{TICK_EVERY, TICK_SILENCE_MAX};
 use crate::log::cache::PartitionKey;
 use crate::store::{Sequence, Store};
@@ -21,6 +22,7 @@ const SUBJECT: &str = "_kafka.tick";
 pub struct Ticks {
     store: Arc<dyn Store>,
     tasks: Arc<dyn Tasks>,
+    clock: Arc<dyn Clock>,
     process: String,
     epoch: AtomicU64,
     /// The number of our last tick. Protects the order in which numbers are given and sent.
@@ -28,7 +30,6 @@ pub struct Ticks {
     others_heard: AtomicBool,
     /// What was heard, of whom (ourselves included: our own heartbeat shows that we hear at all).
     heard: Mutex<HashMap<String, Heard>>,
-    subscribed: AtomicBool,
 }
 
 struct Heard {
@@ -40,16 +41,16 @@ struct Heard {
 type OnCommit = Box<dyn Fn(PartitionKey, Sequence) + Send + Sync>;
 
 impl Ticks {
-    pub fn new(store: Arc<dyn Store>, tasks: Arc<dyn Tasks>, process: String) -> Arc<Ticks> {
+    pub fn new(store: Arc<dyn Store>, tasks: Arc<dyn Tasks>, clock: Arc<dyn Clock>, process: String) -> Arc<Ticks> {
         Arc::new(Ticks {
             store,
             tasks,
+            clock,
             process,
             epoch: AtomicU64::new(1),
             number: Mutex::new(0),
             others_heard: AtomicBool::new(false),
             heard: Mutex::new(HashMap::new()),
-            subscribed: AtomicBool::new(false),
         })
     }
 
@@ -61,8 +62,8 @@ impl Ticks {
                 ticks.hear(subject, &payload, &on_commit);
             }
         };
-        let subscribed = self.store.core_subscribe(&format!("{SUBJECT}.*"), Box::new(handler)).is_ok();
-        self.subscribed.store(subscribed, Ordering::SeqCst);
+        // A subscription that fails is noticed: who does not hear itself is certain of nothing.
+        let _ = self.store.core_subscribe(&format!("{SUBJECT}.*"), Box::new(handler));
         beat(Arc::downgrade(self));
     }
 
@@ -102,7 +103,7 @@ impl Ticks {
         let ours = process == self.process;
         let in_order = {
             let mut heard = self.heard.lock().expect("no holder panics");
-            let news = Heard { number, at: Instant::now(), silent: false };
+            let news = Heard { number, at: self.clock.now().mono, silent: false };
             match heard.insert(process.to_owned(), news) {
                 // A commit is one tick further than the one before it; a heartbeat repeats the last number.
                 Some(before) => !before.silent && number == before.number + u64::from(commit.is_some()),
@@ -123,15 +124,18 @@ impl Ticks {
 
     /// Who was silent for too long may have stored something that was not heard of; if it is ourselves, we hear nobody.
     fn look_for_silence(&self) {
+        let now = self.clock.now().mono;
         let mut heard = self.heard.lock().expect("no holder panics");
         let mut doubt = false;
         for other in heard.values_mut() {
-            if !other.silent && other.at.elapsed() > TICK_SILENCE_MAX {
+            if !other.silent && now.saturating_duration_since(other.at) > TICK_SILENCE_MAX {
                 other.silent = true;
                 doubt = true;
             }
         }
-        heard.retain(|process, other| *process == self.process || other.at.elapsed() < TICK_SILENCE_MAX * 20);
+        heard.retain(|process, other| {
+            *process == self.process || now.saturating_duration_since(other.at) < TICK_SILENCE_MAX * 20
+        });
         // Deaf: nothing is certain for longer than one beat.
         let deaf = heard.get(&self.process).is_none_or(|own| own.silent);
         let others = heard.keys().any(|process| *process != self.process);
@@ -149,7 +153,7 @@ fn beat(ticks: Weak<Ticks>) {
     };
     live.heartbeat();
     live.look_for_silence();
-    live.tasks.spawn_at(Instant::now() + TICK_EVERY, Box::new(move || beat(ticks)));
+    live.tasks.spawn_at(live.clock.now().mono + TICK_EVERY, Box::new(move || beat(ticks)));
 }
 
 /// `number`, or `number topic-id partition next-offset sequence`.

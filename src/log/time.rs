@@ -84,7 +84,7 @@ impl PartitionLog {
         mut look: impl FnMut(i64, &[u8]) -> Result<Option<OffsetAndTimestamp>, crate::records::record::RecordFault>,
     ) -> Result<Option<OffsetAndTimestamp>, LogError> {
         let mut scan = Scan::new(&*self.shared.store, &self.place.stream, from);
-        let step = || deadline.min(Instant::now() + STORE_CALL_MAX);
+        let step = || deadline.min(self.shared.now() + STORE_CALL_MAX);
         while let Some(counted) = scan.next(step()).map_err(|error| self.lost(error))? {
             if counted.summary.base_offset >= view.high_watermark {
                 break;
@@ -94,7 +94,7 @@ impl PartitionLog {
                     return Ok(Some(found));
                 }
             }
-            if Instant::now() >= deadline {
+            if self.shared.now() >= deadline {
                 return Err(LogError::Store(StoreError::NoAnswer));
             }
         }
