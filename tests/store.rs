@@ -2,8 +2,12 @@
 
 #[path = "store/contract.rs"]
 mod contract;
+#[path = "store/embedded.rs"]
+mod embedded;
 #[path = "store/server.rs"]
 mod server;
+#[path = "store/speed.rs"]
+mod speed;
 
 use hanzo_kafka::store::Store;
 use hanzo_kafka::store::nats::{NatsOptions, NatsStore};

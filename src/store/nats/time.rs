@@ -70,8 +70,8 @@ mod tests {
             assert_eq!(format(wall_ms), text);
             assert_eq!(parse(text), Some(wall_ms));
         }
-        for day in (-800_000..800_000).step_by(17) {
-            assert_eq!(parse(&format(day * DAY_MS)), Some(day * DAY_MS).filter(|_| day > -719_528));
+        for day in (-719_528..2_932_000).step_by(17) {
+            assert_eq!(parse(&format(day * DAY_MS)), Some(day * DAY_MS));
         }
         assert_eq!(format(i64::MAX), "9999-12-31T23:59:59.999Z");
     }
