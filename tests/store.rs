@@ -4,6 +4,8 @@
 mod contract;
 #[path = "store/embedded.rs"]
 mod embedded;
+#[path = "store/faults.rs"]
+mod faults;
 #[path = "store/server.rs"]
 mod server;
 #[path = "store/speed.rs"]

@@ -207,7 +207,9 @@ impl Shared {
             match self.spawn() {
                 Ok(pid) => {
                     let _ = first_start.try_send(Ok(()));
-                    pid.map_or((), |pid| self.wait(pid));
+                    if let Some(pid) = pid {
+                        self.wait(pid);
+                    }
                 }
                 Err(e) => {
                     error!(self.logger, "nats-server cannot be started"; "why" => %e);

@@ -87,11 +87,33 @@ impl Server {
         }
     }
 
-    pub fn signal(&self, signal: i32) {
-        let pid = self.child.as_ref().expect("it runs").id();
-        // SAFETY: kill has no memory effects; the child is not reaped, so the id is its own.
-        let done = unsafe { libc::kill(i32::try_from(pid).expect("pids are small"), signal) };
+    /// Stops the process in its tracks, as a machine does that is paused: its sockets stay open.
+    pub fn freeze(&self) {
+        self.signal(libc::SIGSTOP);
+        while !self.is_frozen() {
+            std::thread::yield_now();
+        }
+    }
+
+    pub fn thaw(&self) {
+        self.signal(libc::SIGCONT);
+    }
+
+    fn pid(&self) -> u32 {
+        self.child.as_ref().expect("it runs").id()
+    }
+
+    fn signal(&self, signal: i32) {
+        // SAFETY: kill touches no memory; the child is not reaped, so the id is its own.
+        let done = unsafe { libc::kill(i32::try_from(self.pid()).expect("pids are small"), signal) };
         assert_eq!(done, 0);
+    }
+
+    /// Whether every thread has stopped, which takes a moment.
+    fn is_frozen(&self) -> bool {
+        let threads = std::fs::read_dir(format!("/proc/{}/task", self.pid())).expect("it runs").flatten();
+        let mut states = threads.map(|thread| std::fs::read_to_string(thread.path().join("stat")).unwrap_or_default());
+        states.all(|stat| stat.rsplit_once(") ").is_some_and(|(_, state)| state.starts_with('T')))
     }
 }
 
