@@ -3,6 +3,8 @@
 //! Calls block, with a deadline; only `publish_begin` returns at once. Two implementations: `nats`, and for unit tests
 //! `memory`, which can also show what a healthy server does not.
 
+pub mod embedded;
+pub mod gate;
 pub mod keys;
 pub mod memory;
 pub mod nats;

@@ -1,0 +1,215 @@
+//! A store that bounds who waits for it: so many blocking calls at once, one reader a stream, and none on a stream that hangs.
+//!
+//! Publishes and core messages never block and pass through.
+
+use super::{
+    From, KvBucket, KvEntry, Message, Pick, Publish, PublishDone, Sequence, ServerInfo, Store, StoreError, StoreResult,
+    StreamInfo,
+};
+use bytes::Bytes;
+use serde_json::Value;
+use std::collections::HashMap;
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::{Duration, Instant};
+
+/// How often one caller is let through to a stream that missed its deadline.
+const PROBE_EVERY: Duration = Duration::from_secs(1);
+
+/// A call that had less time than this to be answered says nothing about its stream.
+const PATIENCE_MIN: Duration = Duration::from_millis(500);
+
+/// `S` behind a gate.
+pub struct Gate<S: ?Sized> {
+    store: Arc<S>,
+    calls_max: usize,
+    /// Who is inside. Never held during a call.
+    inside: Mutex<Inside>,
+    left: Condvar,
+}
+
+#[derive(Default)]
+struct Inside {
+    calls: usize,
+    streams: HashMap<String, StreamGate>,
+}
+
+/// A stream that is being read or that hangs; others have none.
+#[derive(Default)]
+struct StreamGate {
+    is_busy: bool,
+    /// Set while the stream hangs: when the next caller is let through.
+    probe_at: Option<Instant>,
+}
+
+impl<S: Store + ?Sized> Gate<S> {
+    /// At most `calls_max` blocking calls at once.
+    pub fn new(store: Arc<S>, calls_max: usize) -> Gate<S> {
+        Gate { store, calls_max: calls_max.max(1), inside: Mutex::default(), left: Condvar::new() }
+    }
+
+    pub fn inner(&self) -> &S {
+        &self.store
+    }
+
+    /// Blocking calls under way.
+    pub fn calls(&self) -> usize {
+        self.inside.lock().expect("no holder panics").calls
+    }
+
+    /// Runs a blocking call, when there is room for it.
+    fn call<T>(&self, deadline: Instant, call: impl FnOnce() -> StoreResult<T>) -> StoreResult<T> {
+        self.enter(None, deadline)?;
+        let _leave = Leave { gate: self, stream: None };
+        call()
+    }
+
+    /// Runs a read of a stream, alone on that stream, and learns from how it went.
+    fn read<T>(&self, stream: &str, deadline: Instant, call: impl FnOnce() -> StoreResult<T>) -> StoreResult<T> {
+        self.enter(Some(stream), deadline)?;
+        let leave = Leave { gate: self, stream: Some(stream) };
+        let began = Instant::now();
+        let outcome = call();
+        let ended = Instant::now();
+        let missed = matches!(outcome, Err(StoreError::NoAnswer)) && ended >= deadline;
+        if missed && ended - began >= PATIENCE_MIN {
+            self.set_probe(stream, Some(ended + PROBE_EVERY));
+        } else if !matches!(outcome, Err(StoreError::NoAnswer | StoreError::Unavailable | StoreError::Busy)) {
+            self.set_probe(stream, None);
+        }
+        drop(leave);
+        outcome
+    }
+
+    fn enter(&self, stream: Option<&str>, deadline: Instant) -> StoreResult<()> {
+        let mut inside = self.inside.lock().expect("no holder panics");
+        loop {
+            let now = Instant::now();
+            let gate = stream.and_then(|stream| inside.streams.get(stream));
+            if let Some(probe_at) = gate.and_then(|gate| gate.probe_at) {
+                // Refused at once, also whoever waited behind the one that missed its deadline.
+                if gate.is_some_and(|gate| gate.is_busy) || now < probe_at {
+                    return Err(StoreError::Busy);
+                }
+            }
+            if inside.calls < self.calls_max && gate.is_none_or(|gate| !gate.is_busy) {
+                break;
+            }
+            let left = deadline.saturating_duration_since(now);
+            if left.is_zero() {
+                return Err(StoreError::Busy);
+            }
+            inside = self.left.wait_timeout(inside, left).expect("no holder panics").0;
+        }
+        inside.calls += 1;
+        if let Some(stream) = stream {
+            let gate = inside.streams.entry(stream.to_owned()).or_default();
+            gate.is_busy = true;
+            gate.probe_at = gate.probe_at.map(|_| Instant::now() + PROBE_EVERY);
+        }
+        Ok(())
+    }
+
+    fn set_probe(&self, stream: &str, probe_at: Option<Instant>) {
+        if let Some(gate) = self.inside.lock().expect("no holder panics").streams.get_mut(stream) {
+            gate.probe_at = probe_at;
+        }
+    }
+}
+
+/// Leaves the gate, also when the call panics.
+struct Leave<'a, S: Store + ?Sized> {
+    gate: &'a Gate<S>,
+    stream: Option<&'a str>,
+}
+
+impl<S: Store + ?Sized> Drop for Leave<'_, S> {
+    fn drop(&mut self) {
+        let mut inside = self.gate.inside.lock().expect("no holder panics");
+        inside.calls -= 1;
+        if let Some(stream) = self.stream {
+            match inside.streams.get_mut(stream) {
+                Some(gate) if gate.probe_at.is_some() => gate.is_busy = false,
+                _ => drop(inside.streams.remove(stream)),
+            }
+        }
+        drop(inside);
+        self.gate.left.notify_all();
+    }
+}
+
+impl<S: Store + ?Sized> Store for Gate<S> {
+    fn info(&self) -> ServerInfo {
+        self.store.info()
+    }
+
+    fn stream_create(&self, config: &Value, deadline: Instant) -> StoreResult<StreamInfo> {
+        self.call(deadline, || self.store.stream_create(config, deadline))
+    }
+
+    fn stream_info(&self, stream: &str, deadline: Instant) -> StoreResult<StreamInfo> {
+        self.read(stream, deadline, || self.store.stream_info(stream, deadline))
+    }
+
+    fn stream_update(&self, config: &Value, deadline: Instant) -> StoreResult<StreamInfo> {
+        self.call(deadline, || self.store.stream_update(config, deadline))
+    }
+
+    fn stream_delete(&self, stream: &str, deadline: Instant) -> StoreResult<()> {
+        self.call(deadline, || self.store.stream_delete(stream, deadline))
+    }
+
+    fn stream_purge(&self, stream: &str, below: Option<Sequence>, deadline: Instant) -> StoreResult<()> {
+        self.call(deadline, || self.store.stream_purge(stream, below, deadline))
+    }
+
+    fn stream_list(&self, subject_filter: &str, deadline: Instant) -> StoreResult<Vec<StreamInfo>> {
+        self.call(deadline, || self.store.stream_list(subject_filter, deadline))
+    }
+
+    fn publish_begin(&self, message: Publish, deadline: Instant, done: PublishDone) {
+        self.store.publish_begin(message, deadline, done);
+    }
+
+    fn message_get(&self, stream: &str, pick: Pick, from: From, deadline: Instant) -> StoreResult<Message> {
+        self.read(stream, deadline, || self.store.message_get(stream, pick, from, deadline))
+    }
+
+    fn messages_read(
+        &self,
+        stream: &str,
+        start: Sequence,
+        messages_max: usize,
+        bytes_max: usize,
+        deadline: Instant,
+    ) -> StoreResult<Vec<Message>> {
+        self.read(stream, deadline, || self.store.messages_read(stream, start, messages_max, bytes_max, deadline))
+    }
+
+    fn message_stored_since(&self, stream: &str, wall_ms: i64, deadline: Instant) -> StoreResult<Option<Sequence>> {
+        self.read(stream, deadline, || self.store.message_stored_since(stream, wall_ms, deadline))
+    }
+
+    fn message_delete(&self, stream: &str, at: Sequence, deadline: Instant) -> StoreResult<()> {
+        self.call(deadline, || self.store.message_delete(stream, at, deadline))
+    }
+
+    fn kv_ensure(&self, bucket: &KvBucket, deadline: Instant) -> StoreResult<()> {
+        self.call(deadline, || self.store.kv_ensure(bucket, deadline))
+    }
+
+    fn kv_get(&self, bucket: &str, key: &str, deadline: Instant) -> StoreResult<KvEntry> {
+        self.call(deadline, || self.store.kv_get(bucket, key, deadline))
+    }
+
+    fn kv_list(&self, bucket: &str, filter: &str, deadline: Instant) -> StoreResult<Vec<(String, KvEntry)>> {
+        self.call(deadline, || self.store.kv_list(bucket, filter, deadline))
+    }
+
+    fn core_publish(&self, subject: &str, payload: Bytes) {
+        self.store.core_publish(subject, payload);
+    }
+
+    fn core_subscribe(&self, subject: &str, handler: Box<dyn Fn(&str, Bytes) + Send + Sync>) -> StoreResult<()> {
+        self.store.core_subscribe(subject, handler)
+    }
+}

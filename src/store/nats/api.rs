@@ -1,0 +1,206 @@
+//! The JetStream API as JSON: streams, their messages, and what its error codes mean to the gateway.
+
+use super::link::Request;
+use super::{NatsStore, header, json_of};
+use crate::store::{Sequence, StoreError, StoreResult, StreamInfo, StreamState};
+use bytes::Bytes;
+use serde_json::{Value, json};
+use std::time::Instant;
+
+/// A copy of this message is being stored: told to a publish with a message id.
+pub const DUPLICATE_IN_PROCESS: u32 = 10158;
+
+/// Pages of a list that are asked for; far more than a cluster can hold, so that a list that never ends does end.
+const PAGES_MAX: usize = 10_000;
+
+impl NatsStore {
+    /// Asks `$JS.API.<subject>` on the control connection.
+    pub(super) fn api(&self, subject: &str, body: &Value, deadline: Instant) -> StoreResult<Value> {
+        json_of(self.control.request(api_request(subject, body), deadline))
+    }
+
+    /// The server's API level; asked once for each control connection.
+    pub(super) fn level(&self, deadline: Instant) -> StoreResult<u32> {
+        let connection = self.control.connections();
+        let known = *self.level.lock().expect("no holder panics");
+        if let Some((_, level)) = known.filter(|(asked_on, _)| *asked_on == connection) {
+            return Ok(level);
+        }
+        let json = self.api("INFO", &Value::Null, deadline)?;
+        let level = json["api"]["level"].as_u64().and_then(|n| u32::try_from(n).ok()).unwrap_or(0);
+        *self.level.lock().expect("no holder panics") = Some((connection, level));
+        Ok(level)
+    }
+
+    pub(super) fn api_stream_create(&self, config: &Value, deadline: Instant) -> StoreResult<StreamInfo> {
+        let name = config_name(config)?;
+        stream_info(self.api(&format!("STREAM.CREATE.{name}"), config, deadline)?)
+    }
+
+    pub(super) fn api_stream_update(&self, config: &Value, deadline: Instant) -> StoreResult<StreamInfo> {
+        let name = config_name(config)?;
+        stream_info(self.api(&format!("STREAM.UPDATE.{name}"), config, deadline)?)
+    }
+
+    pub(super) fn api_stream_info(&self, stream: &str, deadline: Instant) -> StoreResult<StreamInfo> {
+        header::check_stream(stream)?;
+        stream_info(self.api(&format!("STREAM.INFO.{stream}"), &Value::Null, deadline)?)
+    }
+
+    pub(super) fn api_stream_delete(&self, stream: &str, deadline: Instant) -> StoreResult<()> {
+        header::check_stream(stream)?;
+        self.api(&format!("STREAM.DELETE.{stream}"), &Value::Null, deadline).map(drop)
+    }
+
+    pub(super) fn api_stream_purge(&self, stream: &str, below: Option<Sequence>, deadline: Instant) -> StoreResult<()> {
+        header::check_stream(stream)?;
+        let subject = format!("STREAM.PURGE.{stream}");
+        let Some(below) = below else { return self.api(&subject, &Value::Null, deadline).map(drop) };
+        // A sequence above the last one moves the stream's sequence: wanted on an empty stream, never on another.
+        let state = self.api_stream_info(stream, deadline)?.state;
+        let below = if state.messages > 0 { below.min(state.last.next()) } else { below };
+        // Zero would mean all.
+        if below <= Sequence(1) {
+            return Ok(());
+        }
+        self.api(&subject, &json!({ "seq": below.0 }), deadline).map(drop)
+    }
+
+    pub(super) fn api_stream_list(&self, subject_filter: &str, deadline: Instant) -> StoreResult<Vec<StreamInfo>> {
+        let mut streams: Vec<StreamInfo> = Vec::new();
+        let mut offset = 0;
+        for _ in 0..PAGES_MAX {
+            let body = json!({ "subject": subject_filter, "offset": offset });
+            let mut page = self.api("STREAM.LIST", &body, deadline)?;
+            // A stream whose leader is away is missing, not gone.
+            if page["missing"].as_array().is_some_and(|missing| !missing.is_empty()) {
+                return Err(StoreError::Unavailable);
+            }
+            let total = page["total"].as_u64().unwrap_or(0);
+            let Value::Array(listed) = page["streams"].take() else { break };
+            offset += listed.len() as u64;
+            let is_last = listed.is_empty() || offset >= total;
+            for info in listed {
+                let info = stream_info(info)?;
+                if one_subject(&info.config).is_some_and(|subject| subject_matches(subject_filter, subject)) {
+                    streams.push(info);
+                }
+            }
+            if is_last {
+                break;
+            }
+        }
+        // Streams that came or went between two pages may stand twice.
+        streams.sort_by(|a, b| a.name.cmp(&b.name));
+        streams.dedup_by(|a, b| a.name == b.name);
+        Ok(streams)
+    }
+
+    pub(super) fn api_message_delete(&self, stream: &str, at: Sequence, deadline: Instant) -> StoreResult<()> {
+        header::check_stream(stream)?;
+        let body = json!({ "seq": at.0, "no_erase": true });
+        match self.api(&format!("STREAM.MSG.DELETE.{stream}"), &body, deadline) {
+            Ok(_) => Ok(()),
+            // The server puts the store's own words into this one.
+            Err(StoreError::Refused { code: 10057, text }) if text.contains("no message found") => {
+                Err(StoreError::NoMessage)
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+pub(super) fn api_request(subject: &str, body: &Value) -> Request {
+    let payload = if body.is_null() { Bytes::new() } else { body.to_string().into() };
+    Request { subject: format!("$JS.API.{subject}"), headers: Vec::new(), payload }
+}
+
+fn config_name(config: &Value) -> StoreResult<&str> {
+    let name = config["name"].as_str().unwrap_or_default();
+    header::check_stream(name).map(|()| name)
+}
+
+fn stream_info(mut json: Value) -> StoreResult<StreamInfo> {
+    let config = json["config"].take();
+    let Some(name) = config["name"].as_str().map(str::to_owned) else {
+        return Err(StoreError::Garbled("stream information without a name".to_owned()));
+    };
+    let number = |field: &str| json["state"][field].as_u64().unwrap_or(0);
+    let (messages, last) = (number("messages"), Sequence(number("last_seq")));
+    let first = if messages == 0 { last.next() } else { Sequence(number("first_seq")) };
+    let state = StreamState { messages, bytes: number("bytes"), first, last };
+    Ok(StreamInfo { name, config, created: json["created"].as_str().unwrap_or_default().to_owned(), state })
+}
+
+fn one_subject(config: &Value) -> Option<&str> {
+    match config["subjects"].as_array()?.as_slice() {
+        [subject] => subject.as_str(),
+        _ => None,
+    }
+}
+
+/// Whether every subject that `subject` stands for is matched by `filter`.
+fn subject_matches(filter: &str, subject: &str) -> bool {
+    let mut tokens = subject.split('.');
+    for wanted in filter.split('.') {
+        match (wanted, tokens.next()) {
+            (">", Some(_)) => return true,
+            ("*", Some(token)) if token != ">" => {}
+            (wanted, Some(token)) if wanted == token => {}
+            _ => return false,
+        }
+    }
+    tokens.next().is_none()
+}
+
+/// What an `error` object of JetStream means.
+pub(super) fn store_error(error: &Value) -> StoreError {
+    let code = error["err_code"].as_u64().and_then(|n| u32::try_from(n).ok()).unwrap_or(0);
+    let text = error["description"].as_str().unwrap_or_default().to_owned();
+    match code {
+        10059 => StoreError::NoStream,
+        10037 | 10043 => StoreError::NoMessage,
+        10058 => StoreError::StreamExists,
+        10071 | 10164 => StoreError::WrongLast(number_at_end(&text).map(Sequence)),
+        // Insufficient resources, storage, memory; limits of account, stream, placement.
+        10002 | 10005 | 10023 | 10028 | 10047 | 10077 | 10122 => StoreError::NoSpace(text),
+        // Cluster or stream without a leader, guard check busy, too many requests: it passes.
+        10008 | 10009 | 10118 | 10163 | 10167 | 10194 => StoreError::Unavailable,
+        code => StoreError::Refused { code, text },
+    }
+}
+
+fn number_at_end(text: &str) -> Option<u64> {
+    text.rsplit(' ').next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn filters_match_whole_subjects() {
+        let cases = [
+            ("kafka.>", "kafka.a.0", true),
+            ("kafka.>", "kafka", false),
+            ("kafka.>", "other.a", false),
+            ("kafka.*.*", "kafka.a.0", true),
+            ("kafka.*.*", "kafka.a.0.b", false),
+            ("kafka.*", "kafka.>", false),
+            ("kafka.>", "kafka.>", true),
+            (">", "a", true),
+        ];
+        for (filter, subject, matches) in cases {
+            assert_eq!(subject_matches(filter, subject), matches, "{filter} {subject}");
+        }
+    }
+
+    #[test]
+    fn an_empty_stream_starts_after_its_last() {
+        let json = json!({ "config": { "name": "s", "future": 1 }, "created": "c", "state": { "messages": 0, "first_seq": 0, "last_seq": 9 } });
+        let info = stream_info(json).unwrap();
+        assert_eq!((info.state.first, info.state.last), (Sequence(10), Sequence(9)));
+        assert_eq!(info.config["future"], 1);
+        assert!(stream_info(json!({})).is_err());
+    }
+}

@@ -1,0 +1,49 @@
+//! The store against real servers: one contract for every implementation, then what only a real server can do to us.
+
+#[path = "store/contract.rs"]
+mod contract;
+#[path = "store/embedded.rs"]
+mod embedded;
+#[path = "store/faults.rs"]
+mod faults;
+#[path = "store/server.rs"]
+mod server;
+#[path = "store/speed.rs"]
+mod speed;
+
+use hanzo_kafka::store::Store;
+use hanzo_kafka::store::nats::{NatsOptions, NatsStore};
+use server::Server;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+fn logger() -> slog::Logger {
+    slog::Logger::root(slog::Discard, slog::o!())
+}
+
+fn connect(server: &Server) -> Arc<NatsStore> {
+    let options = NatsOptions { urls: vec![server.url()], credentials: None, name: "test".to_owned() };
+    NatsStore::connect(options, logger()).expect("the options are good")
+}
+
+fn ready(server: &Server) -> Arc<NatsStore> {
+    let store = connect(server);
+    store.wait_ready(soon()).expect("the server runs");
+    store
+}
+
+fn soon() -> Instant {
+    Instant::now() + Duration::from_secs(10)
+}
+
+#[test]
+fn the_newest_server_keeps_the_contract() {
+    let server = Server::start(server::newest());
+    contract::check(&(ready(&server) as Arc<dyn Store>));
+}
+
+#[test]
+fn server_2_10_keeps_the_contract() {
+    let server = Server::start(server::oldest());
+    contract::check(&(ready(&server) as Arc<dyn Store>));
+}
