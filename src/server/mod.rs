@@ -11,6 +11,7 @@ mod acceptor;
 mod budget;
 mod buffers;
 mod connection;
+mod files;
 mod hub;
 mod in_flight;
 mod places;
@@ -19,6 +20,7 @@ mod timers;
 mod turn;
 mod worker;
 
+pub use files::allow_connections;
 pub use worker::Pool;
 
 use crate::clock::Clock;
