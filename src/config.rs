@@ -1,13 +1,15 @@
 //! The command line: every flag, its environment variable, and what makes a value good.
 
+mod flags;
 mod values;
 
+use flags::Args;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 use structopt::StructOpt;
-use structopt::clap::{AppSettings, Error, ErrorKind};
-use values::{duration, host_port, is_wildcard, limit_bytes, limit_duration, nats_url, port};
+use structopt::clap::{Error, ErrorKind};
+use values::{host_port, is_wildcard, limit_bytes, limit_duration, nats_url, on_or_off};
 
 /// The settings the gateway runs with, checked. Made by `Config::from_args` from the command line and the environment.
 #[derive(Clone, Debug)]
@@ -120,195 +122,6 @@ impl Default for Config {
 /// The fewest worker threads: blocking store calls hold workers, however few processors there are.
 const WORKERS_MIN_DEFAULT: usize = 8;
 
-/// The flags as they are written. Those that may stand in an alternate variable, or are on or off, are filled from the
-/// environment by `Config::check`.
-#[derive(StructOpt, Debug)]
-#[structopt(
-    name = "hanzo-kafka",
-    about = "A stateless gateway that makes NATS JetStream speak the Kafka protocol.",
-    after_help = AFTER_HELP,
-    global_settings = &[AppSettings::UnifiedHelpMessage, AppSettings::DeriveDisplayOrder, AppSettings::ColorNever],
-    setting = AppSettings::AllowNegativeNumbers
-)]
-struct Args {
-    /// The NATS servers, several with commas between
-    #[structopt(long, value_name = "URL", env = "HANZO_KAFKA_PUBSUB_URL", hide_env_values = true)]
-    pubsub_url: Option<String>,
-
-    /// NATS credentials file (.creds)
-    #[structopt(long, value_name = "FILE", env = "HANZO_KAFKA_CREDENTIALS", hide_env_values = true)]
-    credentials: Option<PathBuf>,
-
-    /// Runs a nats-server of its own, with its data below --data-dir [env: HANZO_KAFKA_EMBEDDED=true]
-    #[structopt(long)]
-    embedded: bool,
-
-    /// Where --embedded keeps its data [default: ./data]
-    #[structopt(long, value_name = "DIR", env = "HANZO_KAFKA_DATA_DIR", hide_env_values = true)]
-    data_dir: Option<PathBuf>,
-
-    /// The nats-server for --embedded [default: the one on PATH]
-    #[structopt(long, value_name = "FILE", env = "HANZO_KAFKA_NATS_SERVER", hide_env_values = true)]
-    nats_server: Option<PathBuf>,
-
-    /// Address or name to listen on for Kafka clients
-    #[structopt(
-        long,
-        value_name = "HOST",
-        env = "HANZO_KAFKA_HOST",
-        default_value = "localhost",
-        hide_env_values = true
-    )]
-    host: String,
-
-    /// Port to listen on for Kafka clients
-    #[structopt(
-        long, value_name = "PORT", env = "HANZO_KAFKA_PORT", default_value = "9092", hide_env_values = true,
-        parse(try_from_str = port)
-    )]
-    port: u16,
-
-    /// What clients are told to connect to [default: --host and --port]
-    #[structopt(long, value_name = "HOST:PORT", env = "HANZO_KAFKA_ADVERTISE", hide_env_values = true)]
-    advertise: Option<String>,
-
-    /// Address to listen on for admin and health checks
-    #[structopt(
-        long,
-        value_name = "HOST",
-        env = "HANZO_KAFKA_ADMIN_HOST",
-        default_value = "127.0.0.1",
-        hide_env_values = true
-    )]
-    admin_host: String,
-
-    /// Port to listen on for admin and health checks
-    #[structopt(
-        long, value_name = "PORT", env = "HANZO_KAFKA_ADMIN_PORT", default_value = "9093", hide_env_values = true,
-        parse(try_from_str = port)
-    )]
-    admin_port: u16,
-
-    /// The broker id that clients see
-    #[structopt(long, value_name = "ID", env = "HANZO_KAFKA_NODE_ID", default_value = "1", hide_env_values = true)]
-    node_id: i32,
-
-    /// JetStream replicas of new topics: 1, 3 or 5
-    #[structopt(long, value_name = "N", env = "HANZO_KAFKA_REPLICAS", default_value = "1", hide_env_values = true)]
-    replicas: u32,
-
-    /// How long records of new topics are kept: 0 is the default of 168h, -1 for ever
-    #[structopt(long, value_name = "TIME", env = "HANZO_KAFKA_RETENTION", hide_env_values = true)]
-    retention: Option<String>,
-
-    /// How much each partition of new topics keeps: 0 is the default of 256MiB, -1 no limit
-    #[structopt(long, value_name = "BYTES", env = "HANZO_KAFKA_RETENTION_BYTES", hide_env_values = true)]
-    retention_bytes: Option<String>,
-
-    /// Partitions of topics that are created without a number
-    #[structopt(
-        long,
-        value_name = "N",
-        env = "HANZO_KAFKA_DEFAULT_PARTITIONS",
-        default_value = "1",
-        hide_env_values = true
-    )]
-    default_partitions: i32,
-
-    /// Whether a topic that is produced to or asked for is created
-    #[structopt(
-        long, value_name = "BOOL", env = "HANZO_KAFKA_AUTO_CREATE", default_value = "true", hide_env_values = true,
-        possible_values = &["true", "false"]
-    )]
-    auto_create: String,
-
-    /// Takes any replication factor, as far as the store can do it; Kafka refuses one above its brokers
-    /// [env: HANZO_KAFKA_ACCEPT_ANY_REPLICATION_FACTOR=true]
-    #[structopt(long)]
-    accept_any_replication_factor: bool,
-
-    /// Worker threads [default: 4 for each processor, at least 8]
-    #[structopt(long, value_name = "N", env = "HANZO_KAFKA_WORKERS", hide_env_values = true)]
-    workers: Option<usize>,
-
-    /// Connections above this many are turned away
-    #[structopt(
-        long,
-        value_name = "N",
-        env = "HANZO_KAFKA_MAX_CONNECTIONS",
-        default_value = "10000",
-        hide_env_values = true
-    )]
-    max_connections: usize,
-
-    /// A connection without a request is closed after this
-    #[structopt(
-        long, value_name = "TIME", env = "HANZO_KAFKA_CONNECTIONS_MAX_IDLE", default_value = "10m",
-        hide_env_values = true, parse(try_from_str = duration)
-    )]
-    connections_max_idle: Duration,
-
-    /// How long the first join of a group waits for others
-    #[structopt(
-        long, value_name = "TIME", env = "HANZO_KAFKA_GROUP_INITIAL_REBALANCE_DELAY", default_value = "3s",
-        hide_env_values = true, parse(try_from_str = duration)
-    )]
-    group_initial_rebalance_delay: Duration,
-
-    /// The shortest session timeout a group member may ask for
-    #[structopt(
-        long, value_name = "TIME", env = "HANZO_KAFKA_GROUP_MIN_SESSION_TIMEOUT", default_value = "6s",
-        hide_env_values = true, parse(try_from_str = duration)
-    )]
-    group_min_session_timeout: Duration,
-
-    /// The longest session timeout a group member may ask for
-    #[structopt(
-        long, value_name = "TIME", env = "HANZO_KAFKA_GROUP_MAX_SESSION_TIMEOUT", default_value = "30m",
-        hide_env_values = true, parse(try_from_str = duration)
-    )]
-    group_max_session_timeout: Duration,
-
-    /// The most members of a group [default: no limit]
-    #[structopt(long, value_name = "N", env = "HANZO_KAFKA_GROUP_MAX_SIZE", hide_env_values = true)]
-    group_max_size: Option<usize>,
-
-    /// The most metadata bytes in a committed offset
-    #[structopt(
-        long,
-        value_name = "N",
-        env = "HANZO_KAFKA_OFFSET_METADATA_MAX_BYTES",
-        default_value = "4096",
-        hide_env_values = true
-    )]
-    offset_metadata_max_bytes: usize,
-
-    /// How long the offsets of a group without members are kept
-    #[structopt(
-        long, value_name = "TIME", env = "HANZO_KAFKA_OFFSETS_RETENTION", default_value = "7d",
-        hide_env_values = true, parse(try_from_str = duration)
-    )]
-    offsets_retention: Duration,
-
-    /// How log lines are written to stderr
-    #[structopt(
-        long, value_name = "FORMAT", env = "HANZO_KAFKA_LOG_FORMAT", default_value = "logfmt", hide_env_values = true,
-        possible_values = &["logfmt", "json"]
-    )]
-    log_format: String,
-
-    /// The least important log lines that are written
-    #[structopt(
-        long, value_name = "LEVEL", env = "HANZO_KAFKA_LOG_LEVEL", default_value = "info", hide_env_values = true,
-        possible_values = &["error", "warn", "info", "debug", "trace"]
-    )]
-    log_level: String,
-}
-
-const AFTER_HELP: &str = "\
-TIME is written 168h, 30s or 500ms, BYTES plain or with KiB, MiB, GiB. Where neither a flag nor its variable is given,
-CLOUD_KAFKA_RETENTION and CLOUD_KAFKA_RETENTION_BYTES are looked at for the retention.";
-
 impl Config {
     /// The configuration of this process. A bad value, `--help` and `--version` end the process.
     pub fn from_args() -> Config {
@@ -368,7 +181,7 @@ impl Config {
             retention_bytes: or_default(retention_bytes, "--retention-bytes", limit_bytes, defaults.retention_bytes)?,
             workers,
             default_partitions: args.default_partitions,
-            auto_create: args.auto_create == "true",
+            auto_create: args.auto_create,
             accept_any_replication_factor: is_on(args.accept_any_replication_factor, any_factor, &variable)?,
             embedded: embedded.then(|| Embedded {
                 data_dir: args.data_dir.unwrap_or_else(|| PathBuf::from("./data")),
@@ -377,8 +190,8 @@ impl Config {
             credentials: args.credentials,
             max_connections: args.max_connections,
             connections_max_idle: args.connections_max_idle,
-            log_format: if args.log_format == "json" { LogFormat::Json } else { LogFormat::Logfmt },
-            log_level: args.log_level.parse().unwrap_or(slog::Level::Info),
+            log_format: args.log_format,
+            log_level: args.log_level,
             groups: GroupConfig {
                 initial_rebalance_delay: args.group_initial_rebalance_delay,
                 session_timeout_min: args.group_min_session_timeout,
@@ -438,9 +251,8 @@ fn or_default(
 fn is_on(flag: bool, name: &str, variable: &impl Fn(&str) -> Option<String>) -> Result<bool, String> {
     match variable(name).as_deref() {
         _ if flag => Ok(true),
-        None | Some("" | "false" | "0") => Ok(false),
-        Some("true" | "1") => Ok(true),
-        Some(other) => Err(format!("{name}={other}: true or false is expected")),
+        None | Some("") => Ok(false),
+        Some(text) => on_or_off(text).map_err(|why| format!("{name}: {why}")),
     }
 }
 
@@ -513,6 +325,9 @@ mod tests {
         refused("--workers 1", &["--workers 1"]);
         refused("--admin-port 9092", &["--admin-port 9092", "--port"]);
         refused("--connections-max-idle soon", &["--connections-max-idle", "soon"]);
+        refused("--node-id one", &["--node-id", "one"]);
+        refused("--log-level loud", &["--log-level", "loud", "debug"]);
+        refused("--auto-create maybe", &["--auto-create", "maybe", "false"]);
         refused("--default-partitions 0", &["--default-partitions 0"]);
         refused("--pubsub-url http://x", &["--pubsub-url http://x", "nats://"]);
         refused("--embedded --pubsub-url nats://x", &["--embedded", "--pubsub-url"]);

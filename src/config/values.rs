@@ -1,6 +1,7 @@
 //! How single values are written: durations, sizes, ports, addresses.
 
-use super::Limit;
+use super::{Limit, LogFormat};
+use std::str::FromStr;
 use std::time::Duration;
 
 const TIME_UNITS: [(&str, u64); 5] = [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
@@ -77,6 +78,26 @@ pub(super) fn port(text: &str) -> Result<u16, String> {
         Ok(port) if port > 0 => Ok(port),
         _ => Err(format!("`{text}` is no port; 1 to 65535 are")),
     }
+}
+
+pub(super) fn number<T: FromStr>(text: &str) -> Result<T, String> {
+    text.parse().map_err(|_| format!("`{text}` is no number, or out of bounds"))
+}
+
+pub(super) fn on_or_off(text: &str) -> Result<bool, String> {
+    text.parse().map_err(|_| format!("`{text}` is neither true nor false"))
+}
+
+pub(super) fn log_format(text: &str) -> Result<LogFormat, String> {
+    match text {
+        "logfmt" => Ok(LogFormat::Logfmt),
+        "json" => Ok(LogFormat::Json),
+        _ => Err(format!("`{text}` is neither logfmt nor json")),
+    }
+}
+
+pub(super) fn log_level(text: &str) -> Result<slog::Level, String> {
+    text.parse().map_err(|()| format!("`{text}` is none of error, warn, info, debug, trace"))
 }
 
 /// `host:port`, `[v6]:port`, `host` or `[v6]`.

@@ -16,6 +16,15 @@ pub(super) struct Budget {
     overdraft: Mutex<Option<WaiterId>>,
 }
 
+/// What became of a wish to hold more.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Held {
+    Within,
+    /// Charged over the budget; `repay` when the frame is complete.
+    Overdrawn,
+    No,
+}
+
 impl Budget {
     pub(super) fn new(held_max: usize, unsent_max: usize) -> Self {
         Budget {
@@ -28,17 +37,17 @@ impl Budget {
     }
 
     /// Charges `more` request bytes if there is room, or if `who` has, or now gets, the overdraft.
-    pub(super) fn try_hold(&self, who: WaiterId, more: usize) -> bool {
+    pub(super) fn try_hold(&self, who: WaiterId, more: usize) -> Held {
         let fits = |held: usize| held.checked_add(more).filter(|sum| *sum <= self.held_max);
         if self.held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_ok() {
-            return true;
+            return Held::Within;
         }
         let mut overdraft = self.overdraft.lock().expect("no holder panics");
         if *overdraft.get_or_insert(who) != who {
-            return false;
+            return Held::No;
         }
         self.held.fetch_add(more, Ordering::Relaxed);
-        true
+        Held::Overdrawn
     }
 
     /// Replaces a charge of request bytes that has been admitted before by what it has become.

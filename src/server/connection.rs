@@ -1,5 +1,6 @@
 //! One client's connection: its socket, its buffers, and the requests that are under way.
 
+use super::budget::Held;
 use super::buffers::{Input, Output};
 use super::hub::Hub;
 use super::in_flight::{InFlight, Settled};
@@ -33,10 +34,14 @@ pub(super) struct Connection {
     pub doomed: Option<&'static str>,
     /// When bytes last came or went.
     pub last_active: Instant,
+    /// What `deadline` said when it was laid to rest.
+    pub due: Option<Instant>,
     /// When a timer will look after it, if one is set.
     pub timer_at: Option<Instant>,
     charged: usize,
     charged_unsent: usize,
+    /// It reads over the budget.
+    overdrawn: bool,
 }
 
 /// How a connection lives and ends.
@@ -74,9 +79,11 @@ impl Connection {
             starved: false,
             doomed: None,
             last_active: now,
+            due: None,
             timer_at: None,
             charged: 0,
             charged_unsent: 0,
+            overdrawn: false,
         }
     }
 
@@ -126,12 +133,21 @@ impl Connection {
         let bytes = (self.input.len() + size).max(self.input.capacity());
         let wanted = charge(bytes + self.in_flight.frame_bytes());
         if wanted > self.charged {
-            if !self.hub.budget.try_hold(self.id, wanted - self.charged) {
-                return false;
+            match self.hub.budget.try_hold(self.id, wanted - self.charged) {
+                Held::Within => {}
+                Held::Overdrawn => self.overdrawn = true,
+                Held::No => return false,
             }
             self.charged = wanted;
         }
         true
+    }
+
+    /// Its frame is complete: another may have the overdraft.
+    pub(super) fn repay(&mut self) {
+        if std::mem::take(&mut self.overdrawn) {
+            self.hub.budget.repay(self.id);
+        }
     }
 
     /// Brings its charges in line with what it holds.
@@ -154,7 +170,7 @@ impl Drop for Connection {
     fn drop(&mut self) {
         self.hub.budget.recharge(self.charged, 0);
         self.hub.budget.recharge_unsent(self.charged_unsent, 0);
-        self.hub.budget.repay(self.id);
+        self.repay();
     }
 }
 

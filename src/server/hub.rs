@@ -140,20 +140,17 @@ impl Hub {
             self.close(connection, "not pollable");
             return None;
         }
-        let deadline = connection.deadline();
-        if let Some(deadline) = deadline {
-            self.set_timer(&mut connection, deadline);
+        connection.due = connection.deadline();
+        if let Some(due) = connection.due {
+            self.set_timer(&mut connection, due);
         }
-        self.places.rest(connection, deadline.is_some())
+        self.places.rest(connection)
     }
 
     fn arm(&self, connection: &mut Connection, interest: Interest) -> io::Result<()> {
-        let unarmed = Interest { read: false, write: false };
-        match connection.armed {
-            Some(armed) if armed == interest => return Ok(()),
-            // Armed for reading is harmless: it reports once at most.
-            Some(armed) if interest == unarmed && !armed.write => return Ok(()),
-            _ => {}
+        // Armed for nothing it would still report a hang-up, again and again, to a turn that may not read.
+        if connection.armed == Some(interest) || interest == NOTHING {
+            return Ok(());
         }
         let key = usize::try_from(connection.id.0).map_err(io::Error::other)?;
         self.poller.modify(&connection.stream, Event::new(key, interest.read, interest.write))?;
@@ -271,6 +268,8 @@ impl Hub {
         self.pool.call_at(now + period, Box::new(move || hub.sweep()));
     }
 }
+
+const NOTHING: Interest = Interest { read: false, write: false };
 
 /// The room that lets one more starved connection try.
 const ROOM_PER_TRY: usize = 256 * 1024;

@@ -35,7 +35,8 @@ pub(super) enum Cause {
 
 #[derive(Default)]
 pub(super) struct Places {
-    /// Protects who owns each connection. Held for table work only.
+    /// Protects who owns each connection. Held for table work only: no parked request is asked under it, because the
+    /// domain wakes us while it holds locks of its own.
     table: Mutex<HashMap<WaiterId, Place>>,
     /// Signalled when the table has become empty.
     emptied: Condvar,
@@ -64,7 +65,7 @@ impl Places {
     }
 
     /// Lays the connection to rest. If something happened meanwhile it comes back, told of it.
-    pub(super) fn rest(&self, mut connection: Box<Connection>, parked: bool) -> Option<Box<Connection>> {
+    pub(super) fn rest(&self, mut connection: Box<Connection>) -> Option<Box<Connection>> {
         let mut table = self.table();
         let place = table.get_mut(&connection.id).expect("it stays in the table until it is closed");
         if let Place::Busy(marks) = place
@@ -74,7 +75,7 @@ impl Places {
             *marks = Marks::default();
             return Some(connection);
         }
-        *place = if parked { Place::Parked(connection) } else { Place::Idle(connection) };
+        *place = if connection.due.is_some() { Place::Parked(connection) } else { Place::Idle(connection) };
         None
     }
 
@@ -102,7 +103,7 @@ impl Places {
         let place = table.get_mut(&id).ok_or(None)?;
         match place {
             Place::Parked(connection) => {
-                connection.timer_at = connection.deadline().filter(|deadline| *deadline > now);
+                connection.timer_at = connection.due.filter(|due| *due > now);
                 match connection.timer_at {
                     None => place.take(Cause::WakeUp).ok_or(None),
                     later => Err(later),

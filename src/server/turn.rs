@@ -136,6 +136,9 @@ impl Turn<'_> {
             self.refuse(prefix);
             return Step::Again;
         }
+        if front != Front::Partial {
+            self.connection.repay();
+        }
         let may_begin = !draining && !matches!(self.connection.phase, Phase::Closing | Phase::Lingering(_));
         if let (Front::Complete(length), true) = (&front, may_begin)
             && let Some(step) = self.begin_next(*length)
@@ -157,7 +160,8 @@ impl Turn<'_> {
             }
             Phase::PeerDone if !self.may_still_produce(&front) => return Step::Over(Next::Close("peer closed")),
             _ if draining && all_sent && self.connection.in_flight.is_empty() => {
-                return Step::Over(Next::Close("shutting down"));
+                let unread = self.connection.stream.peek(&mut [0]).is_ok_and(|count| count > 0);
+                return Step::Over(if unread { self.begin_linger() } else { Next::Close("shutting down") });
             }
             _ => {}
         }
@@ -207,7 +211,6 @@ impl Turn<'_> {
     fn begin(&mut self, kind: Kind, length: usize) {
         let connection = &mut *self.connection;
         let frame = connection.input.take_frame(length);
-        self.hub.budget.repay(connection.id);
         self.hub.metrics.requests.add_one();
         self.begun += 1;
         let outcome = self.hub.dispatch.dispatch(frame, connection.peer);
