@@ -71,3 +71,68 @@ pub const FETCH_READ_MAX: Duration = Duration::from_secs(5);
 
 /// How long ListOffsets may search, below the clients' default request timeout of 30 s.
 pub const LIST_OFFSETS_MAX: Duration = Duration::from_secs(20);
+
+// The server: connections, buffers, threads.
+
+/// Bytes of requests held at once by the process: partial frames and frames in flight. Room for five frames of the largest
+/// size, or 500 producers with 1 MiB each. A connection that finds no room is not read until there is some.
+pub const REQUEST_BYTES_HELD_MAX: usize = 512 * 1024 * 1024;
+
+/// What each connection may hold without asking the budget above, so that small requests (heartbeats, commits) never
+/// wait for large ones. With 10,000 connections 160 MiB at the very worst.
+pub const REQUEST_BYTES_FREE: usize = 16 * 1024;
+
+/// Replies made but not yet taken by their peers, over all connections. Above it no heavy request is begun, and a peer
+/// that takes nothing for `STALL_MAX` is closed.
+pub const REPLY_BYTES_HELD_MAX: usize = 512 * 1024 * 1024;
+
+/// Unsent reply bytes of one connection above which nothing more is read from it or begun for it.
+pub const UNSENT_BYTES_MAX: usize = 1024 * 1024;
+
+/// How long a peer may make no progress while it holds what others wait for.
+pub const STALL_MAX: Duration = Duration::from_secs(10);
+
+/// The least and the most a single read asks for. The least is what a half-open frame costs; the most bounds how long
+/// one connection is read in one go.
+pub const SOCKET_READ_BYTES_MIN: usize = 4 * 1024;
+pub const SOCKET_READ_BYTES_MAX: usize = 256 * 1024;
+
+/// How much is read behind a request that must finish first. Reading is how a vanished client is noticed; the rest stays
+/// in the kernel and holds the client back.
+pub const READ_AHEAD_BYTES_MAX: usize = 64 * 1024;
+
+/// Produce requests of one connection begun before the first is finished: three times what idempotent clients send.
+pub const PRODUCE_IN_FLIGHT_MAX: usize = 16;
+
+/// Frame bytes of those together; a single larger frame is begun alone.
+pub const PRODUCE_IN_FLIGHT_BYTES_MAX: usize = 32 * 1024 * 1024;
+
+/// Frames a worker begins for one connection before it looks after others that wait.
+pub const FRAMES_PER_TURN: usize = 32;
+
+/// Workers that take only light requests, so that heartbeats are answered while the store stalls all the others.
+pub const LIGHT_WORKERS: usize = 2;
+
+/// How long a worker stays with a connection it has just answered, while half of the pool has nothing to do: a client
+/// that asks again at once is served without a way through poller and queue.
+pub const NEXT_REQUEST_WAIT_MS: i32 = 1;
+
+/// How long a connection that we close is still drained, so that the peer reads its last replies before a reset.
+pub const LINGER_MAX: Duration = Duration::from_secs(2);
+
+/// How long the acceptor rests when the process has no file descriptor left.
+pub const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// How often connections that found no room are tried again.
+pub const ROOM_RETRY: Duration = Duration::from_millis(20);
+
+/// Connections waiting in the kernel to be accepted: a burst of reconnecting clients must not meet SYN retries of a second.
+pub const ACCEPT_BACKLOG: i32 = 4096;
+
+/// Half-open peers are noticed after `KEEPALIVE_IDLE + KEEPALIVE_PROBES * KEEPALIVE_INTERVAL`, two minutes.
+pub const KEEPALIVE_IDLE: Duration = Duration::from_secs(60);
+pub const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
+pub const KEEPALIVE_PROBES: u32 = 6;
+
+/// The least time between two log lines of one kind that peers can cause at will.
+pub const PEER_LOG_INTERVAL: Duration = Duration::from_secs(1);

@@ -1,3 +1,144 @@
-//! The `hanzo-kafka` command.
+//! The `hanzo-kafka` command: starts everything, says when it is ready, stops it in good order.
 
-fn main() {}
+use crossbeam_channel::{Receiver, RecvTimeoutError};
+use hanzo_kafka::admin::Admin;
+use hanzo_kafka::clock::{Clock, SystemClock};
+use hanzo_kafka::config::Config;
+use hanzo_kafka::handlers::Dispatch;
+use hanzo_kafka::logging;
+use hanzo_kafka::metrics::Metrics;
+use hanzo_kafka::server::{self, Parts, Pool, Server, Settings};
+use hanzo_kafka::store::Store;
+use hanzo_kafka::tasks::Tasks;
+use hanzo_kafka::wake::Wakeups;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use slog::{Logger, info, warn};
+use std::error::Error;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long a stop may take: below the 30 s that container platforms give.
+const STOP_MAX: Duration = Duration::from_secs(10);
+
+/// How often the store is asked whether it is there, until it is.
+const READY_CHECK: Duration = Duration::from_millis(10);
+
+/// A store that is not there after this is worth a line.
+const READY_PATIENCE: Duration = Duration::from_secs(2);
+
+fn main() -> ExitCode {
+    let config = Config::from_args();
+    let logger = logging::logger(config.log_format, config.log_level);
+    match run(config, &logger) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("hanzo-kafka: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(config: Config, logger: &Logger) -> Result<(), Box<dyn Error>> {
+    // Before any thread: a signal must never find the default action in place.
+    let signals = watch_signals()?;
+    let fit = server::allow_connections(config.max_connections)?;
+    if fit < config.max_connections {
+        warn!(logger, "the limit of open files is lower than --max-connections"; "connections_possible" => fit);
+    }
+    let metrics = Arc::new(Metrics::default());
+    let wakeups = Arc::new(Wakeups::new());
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let pool = Pool::start(config.workers, metrics.clone(), logger.clone())?;
+    let config = Arc::new(config);
+    let basis = Basis {
+        config: config.clone(),
+        wakeups: wakeups.clone(),
+        tasks: pool.clone(),
+        clock: clock.clone(),
+        logger: logger.clone(),
+    };
+    let services = start_services(basis)?;
+    let admin = Admin::start(&config.admin_host, config.admin_port, services.store.clone())?;
+    let parts =
+        Parts { pool: pool.clone(), dispatch: services.dispatch, wakeups, clock, metrics, logger: logger.clone() };
+    let server = Server::start(Settings::from(&*config), parts)?;
+
+    if wait_ready(&*services.store, &signals, logger) {
+        println!(
+            "hanzo-kafka is ready: Kafka on {}:{}, admin on http://{}, JetStream at {}",
+            config.advertised_host,
+            config.advertised_port,
+            admin.address(),
+            services.store_address
+        );
+        let _ = signals.recv();
+    }
+    info!(logger, "stopping");
+    let deadline = Instant::now() + STOP_MAX;
+    admin.set_stopping();
+    server.stop(deadline);
+    (services.stop)(deadline);
+    pool.stop(deadline);
+    Ok(())
+}
+
+/// What the services are built on.
+#[expect(dead_code, reason = "the store and the domain are joined to it in `start_services`")]
+struct Basis {
+    config: Arc<Config>,
+    wakeups: Arc<Wakeups>,
+    tasks: Arc<dyn Tasks>,
+    clock: Arc<dyn Clock>,
+    logger: Logger,
+}
+
+/// What answers requests, and the store below it.
+struct Services {
+    store: Arc<dyn Store>,
+    /// For people: without passwords.
+    store_address: String,
+    dispatch: Arc<dyn Dispatch>,
+    /// Writes down what is to be kept, gives up what is owned, ends an embedded nats-server. Runs after the last reply.
+    stop: Box<dyn FnOnce(Instant)>,
+}
+
+/// Starts or connects the store, and builds the domain on it.
+fn start_services(basis: Basis) -> Result<Services, Box<dyn Error>> {
+    let Basis { config, wakeups: _, tasks: _, clock: _, logger: _ } = basis;
+    Err(format!("no store is built in for {}", config.pubsub_urls.join(", ")).into())
+}
+
+/// Waits until the store answers; `false` if the process is to stop before.
+fn wait_ready(store: &dyn Store, signals: &Receiver<()>, logger: &Logger) -> bool {
+    let mut warn_at = Some(Instant::now() + READY_PATIENCE);
+    while !store.info().connected {
+        if warn_at.is_some_and(|at| Instant::now() >= at) {
+            warn!(logger, "JetStream cannot be reached yet; clients are told to try again");
+            warn_at = None;
+        }
+        match signals.recv_timeout(READY_CHECK) {
+            Err(RecvTimeoutError::Timeout) => {}
+            Ok(()) | Err(RecvTimeoutError::Disconnected) => return false,
+        }
+    }
+    true
+}
+
+/// Gives the first SIGINT or SIGTERM; the second ends the process at once.
+fn watch_signals() -> Result<Receiver<()>, Box<dyn Error>> {
+    let mut signals = Signals::new([SIGINT, SIGTERM])?;
+    let (sender, receiver) = crossbeam_channel::bounded(1);
+    thread::Builder::new().name("signals".to_owned()).spawn(move || {
+        let mut pending = signals.forever();
+        if pending.next().is_some() {
+            let _ = sender.send(());
+        }
+        if let Some(signal) = pending.next() {
+            std::process::exit(128 + signal);
+        }
+    })?;
+    Ok(receiver)
+}

@@ -1,0 +1,185 @@
+//! One client's connection: its socket, its buffers, and the requests that are under way.
+
+use super::budget::Held;
+use super::buffers::{Input, Output};
+use super::hub::Hub;
+use super::in_flight::{InFlight, Settled};
+use super::turn;
+use super::worker::{Work, Worker};
+use crate::limits::{REQUEST_BYTES_FREE, UNSENT_BYTES_MAX};
+use crate::wake::WaiterId;
+use std::io;
+use std::net::{IpAddr, TcpStream};
+use std::sync::Arc;
+use std::time::Instant;
+
+pub(super) struct Connection {
+    pub id: WaiterId,
+    pub hub: Arc<Hub>,
+    pub stream: TcpStream,
+    pub peer: IpAddr,
+    pub input: Input,
+    pub output: Output,
+    pub in_flight: InFlight,
+    pub phase: Phase,
+    /// What the poller watches for; `None` when it has reported.
+    pub armed: Option<Interest>,
+    /// What is parked is to be asked again.
+    pub woken: bool,
+    /// The last read left nothing behind.
+    pub drained: bool,
+    /// It may not read on because the process holds too much; it stands in the hub's list.
+    pub starved: bool,
+    /// Why it must be closed at its next turn, if it must.
+    pub doomed: Option<&'static str>,
+    /// When bytes last came or went.
+    pub last_active: Instant,
+    /// What `deadline` said when it was laid to rest.
+    pub due: Option<Instant>,
+    /// When a timer will look after it, if one is set.
+    pub timer_at: Option<Instant>,
+    charged: usize,
+    charged_unsent: usize,
+    /// It reads over the budget.
+    overdrawn: bool,
+}
+
+/// How a connection lives and ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Phase {
+    Open,
+    /// The peer has sent its last byte. Produce requests that are complete are still done.
+    PeerDone,
+    /// A request said `Close` and the replies before it stand in the output: they are sent, then it ends.
+    Closing,
+    /// Everything is sent and our side is shut down; what still comes is thrown away until then.
+    Lingering(Instant),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Interest {
+    pub read: bool,
+    pub write: bool,
+}
+
+impl Connection {
+    pub(super) fn new(hub: Arc<Hub>, id: WaiterId, stream: TcpStream, peer: IpAddr, now: Instant) -> Self {
+        Connection {
+            id,
+            hub,
+            stream,
+            peer,
+            input: Input::default(),
+            output: Output::default(),
+            in_flight: InFlight::default(),
+            phase: Phase::Open,
+            armed: None,
+            woken: false,
+            drained: true,
+            starved: false,
+            doomed: None,
+            last_active: now,
+            due: None,
+            timer_at: None,
+            charged: 0,
+            charged_unsent: 0,
+            overdrawn: false,
+        }
+    }
+
+    /// Takes note of why it was taken out of its place.
+    pub(super) fn tell(&mut self, woken: bool, readable: bool) {
+        self.woken |= woken;
+        if readable {
+            self.armed = None;
+            self.drained = false;
+        }
+    }
+
+    /// When it wants a turn whatever happens.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        match self.phase {
+            Phase::Lingering(until) => Some(until),
+            _ => self.in_flight.deadline(),
+        }
+    }
+
+    /// Moves the replies whose turn has come to the output, up to a `Close`.
+    pub(super) fn settle(&mut self) {
+        while self.phase != Phase::Closing
+            && let Some(settled) = self.in_flight.next_settled()
+        {
+            match settled {
+                Settled::Reply(reply) => self.output.push(reply),
+                Settled::Close => self.phase = Phase::Closing,
+            }
+        }
+    }
+
+    /// Sends what the socket takes.
+    pub(super) fn flush(&mut self, now: Instant) -> io::Result<()> {
+        if self.output.unsent() > 0 && self.output.flush(&self.stream)? > 0 {
+            self.last_active = now;
+        }
+        Ok(())
+    }
+
+    pub(super) fn is_backed_up(&self) -> bool {
+        self.output.unsent() >= UNSENT_BYTES_MAX
+    }
+
+    /// Asks the budget for a read of `size` bytes.
+    pub(super) fn may_hold(&mut self, size: usize) -> bool {
+        let bytes = (self.input.len() + size).max(self.input.capacity());
+        let wanted = charge(bytes + self.in_flight.frame_bytes());
+        if wanted > self.charged {
+            match self.hub.budget.try_hold(self.id, wanted - self.charged) {
+                Held::Within => {}
+                Held::Overdrawn => self.overdrawn = true,
+                Held::No => return false,
+            }
+            self.charged = wanted;
+        }
+        true
+    }
+
+    /// Its frame is complete: another may have the overdraft.
+    pub(super) fn repay(&mut self) {
+        if std::mem::take(&mut self.overdrawn) {
+            self.hub.budget.repay(self.id);
+        }
+    }
+
+    /// Brings its charges in line with what it holds.
+    pub(super) fn recharge(&mut self) {
+        self.input.release_if_empty();
+        let held = charge(self.input.capacity() + self.in_flight.frame_bytes());
+        if held != self.charged {
+            self.hub.budget.recharge(self.charged, held);
+            self.charged = held;
+        }
+        let unsent = self.output.unsent();
+        if unsent != self.charged_unsent {
+            self.hub.budget.recharge_unsent(self.charged_unsent, unsent);
+            self.charged_unsent = unsent;
+        }
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.hub.budget.recharge(self.charged, 0);
+        self.hub.budget.recharge_unsent(self.charged_unsent, 0);
+        self.repay();
+    }
+}
+
+impl Work for Connection {
+    fn run(self: Box<Self>, worker: &Worker) {
+        turn::take(self, worker);
+    }
+}
+
+fn charge(bytes: usize) -> usize {
+    bytes.saturating_sub(REQUEST_BYTES_FREE)
+}

@@ -1,0 +1,275 @@
+//! What all threads of the server share: the places, the poller, the budget, and how a connection rests and ends.
+
+use super::Settings;
+use super::budget::Budget;
+use super::connection::{Connection, Interest, Phase};
+use super::in_flight::Watch;
+use super::places::{Cause, Places};
+use super::worker::{Pool, panic_text};
+use crate::clock::{Clock, Now};
+use crate::handlers::{Dispatch, Kind};
+use crate::limits::{PEER_LOG_INTERVAL, ROOM_RETRY, STALL_MAX};
+use crate::logging::Brake;
+use crate::metrics::Metrics;
+use crate::wake::{WaiterId, Wakeups};
+use polling::{Event, Poller};
+use slog::{Logger, debug, error};
+use std::collections::VecDeque;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+pub(super) struct Hub {
+    pub settings: Settings,
+    pub places: Places,
+    pub poller: Poller,
+    pub pool: Arc<Pool>,
+    pub budget: Budget,
+    pub dispatch: Arc<dyn Dispatch>,
+    pub wakeups: Arc<Wakeups>,
+    pub clock: Arc<dyn Clock>,
+    pub metrics: Arc<Metrics>,
+    pub logger: Logger,
+    /// Lines about misbehaving peers.
+    pub peer_brake: Brake,
+    stage: AtomicU8,
+    next_id: AtomicU64,
+    /// Connections that found no room in the budget, in the order in which they are tried again.
+    starved: Mutex<VecDeque<WaiterId>>,
+}
+
+/// How far the server's end has come.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[repr(u8)]
+pub(super) enum Stage {
+    Serving,
+    /// Nothing is begun any more; what waits for something new to happen is answered, commits under way may finish.
+    Draining,
+    /// Everything that waits answers now.
+    Releasing,
+    /// Threads and connections end.
+    Ended,
+}
+
+impl Hub {
+    pub(super) fn new(settings: Settings, poller: Poller, parts: super::Parts) -> Self {
+        Hub {
+            budget: Budget::new(settings.request_bytes_held_max, settings.reply_bytes_held_max),
+            settings,
+            places: Places::default(),
+            poller,
+            pool: parts.pool,
+            dispatch: parts.dispatch,
+            wakeups: parts.wakeups,
+            clock: parts.clock,
+            metrics: parts.metrics,
+            logger: parts.logger,
+            peer_brake: Brake::new(PEER_LOG_INTERVAL),
+            stage: AtomicU8::new(Stage::Serving as u8),
+            next_id: AtomicU64::new(1),
+            starved: Mutex::new(VecDeque::new()),
+        }
+    }
+
+    pub(super) fn stage(&self) -> Stage {
+        match self.stage.load(Ordering::SeqCst) {
+            0 => Stage::Serving,
+            1 => Stage::Draining,
+            2 => Stage::Releasing,
+            _ => Stage::Ended,
+        }
+    }
+
+    pub(super) fn enter_stage(&self, stage: Stage) {
+        self.stage.store(stage as u8, Ordering::SeqCst);
+    }
+
+    /// Has every connection see what the stage is.
+    pub(super) fn rouse_all(&self) {
+        for connection in self.places.take_all(true, |_| true) {
+            self.submit(connection);
+        }
+    }
+
+    pub(super) fn next_id(&self) -> WaiterId {
+        WaiterId(self.next_id.fetch_add(1, Ordering::Relaxed))
+    }
+
+    pub(super) fn watch(&self, id: WaiterId) -> Watch<'_> {
+        Watch { id, wakeups: &self.wakeups, metrics: &self.metrics }
+    }
+
+    /// The time a parked request is asked at: its deadline, if the server cannot wait for it any longer.
+    pub(super) fn now_for(&self, now: Now, deadline: Instant, kind: Kind) -> Now {
+        let release = match self.stage() {
+            Stage::Serving => false,
+            Stage::Draining => kind != Kind::Produce,
+            Stage::Releasing | Stage::Ended => true,
+        };
+        if release { Now { mono: now.mono.max(deadline), ..now } } else { now }
+    }
+
+    /// Queues a connection where a worker that may serve it finds it.
+    pub(super) fn submit(&self, connection: Box<Connection>) {
+        if connection.in_flight.is_all(Kind::Light) {
+            self.pool.submit(connection);
+        } else {
+            self.pool.submit_heavy(connection);
+        }
+    }
+
+    pub(super) fn take_and_submit(&self, id: WaiterId, cause: Cause) {
+        if let Some(connection) = self.places.take(id, cause) {
+            self.submit(connection);
+        }
+    }
+
+    /// Lays a connection to rest until its socket is ready as `interest` says, or a wake-up, or a deadline. Gives it back
+    /// if something has happened already. The socket is armed before the connection is let go: after that its descriptor
+    /// is another's to close.
+    pub(super) fn rest(
+        self: &Arc<Self>,
+        mut connection: Box<Connection>,
+        interest: Interest,
+    ) -> Option<Box<Connection>> {
+        connection.recharge();
+        if let Err(error) = self.arm(&mut connection, interest) {
+            error!(self.logger, "a socket cannot be watched"; "error" => %error);
+            self.close(connection, "not pollable");
+            return None;
+        }
+        connection.due = connection.deadline();
+        if let Some(due) = connection.due {
+            self.set_timer(&mut connection, due);
+        }
+        self.places.rest(connection)
+    }
+
+    fn arm(&self, connection: &mut Connection, interest: Interest) -> io::Result<()> {
+        // Armed for nothing it would still report a hang-up, again and again, to a turn that may not read.
+        if connection.armed == Some(interest) || interest == NOTHING {
+            return Ok(());
+        }
+        let key = usize::try_from(connection.id.0).map_err(io::Error::other)?;
+        self.poller.modify(&connection.stream, Event::new(key, interest.read, interest.write))?;
+        connection.armed = Some(interest);
+        Ok(())
+    }
+
+    /// Sees to it that a timer looks after the connection no later than `deadline`. One timer serves many requests: when
+    /// it comes early, it is set again.
+    fn set_timer(self: &Arc<Self>, connection: &mut Connection, deadline: Instant) {
+        let now = self.clock.now().mono;
+        if connection.timer_at.is_some_and(|at| at > now && at <= deadline) {
+            return;
+        }
+        connection.timer_at = Some(deadline);
+        self.call_timer_at(connection.id, deadline);
+    }
+
+    fn call_timer_at(self: &Arc<Self>, id: WaiterId, at: Instant) {
+        let hub = self.clone();
+        let call = move || match hub.places.take_due(id, hub.clock.now().mono) {
+            Ok(connection) => hub.submit(connection),
+            Err(Some(later)) => hub.call_timer_at(id, later),
+            Err(None) => {}
+        };
+        self.pool.call_at(at, Box::new(call));
+    }
+
+    /// Ends a connection: what is parked for it is abandoned, its socket is closed.
+    pub(super) fn close(&self, mut connection: Box<Connection>, reason: &'static str) {
+        debug!(self.logger, "connection closed"; "peer" => %connection.peer, "reason" => reason);
+        self.abandon_all(&mut connection);
+        let _ = self.poller.delete(&connection.stream);
+        self.metrics.connections_open.lower();
+        self.places.leave(connection.id);
+    }
+
+    pub(super) fn abandon_all(&self, connection: &mut Connection) {
+        let watch = self.watch(connection.id);
+        loop {
+            match catch_unwind(AssertUnwindSafe(|| connection.in_flight.abandon_next(&watch))) {
+                Ok(true) => {}
+                Ok(false) => return,
+                Err(panic) => self.count_panic(&*panic),
+            }
+        }
+    }
+
+    pub(super) fn count_panic(&self, panic: &(dyn std::any::Any + Send)) {
+        self.metrics.panics.add_one();
+        error!(self.logger, "a request panicked, its connection is closed"; "panic" => panic_text(panic));
+    }
+
+    /// Notes that a connection waits for room, and has it tried again soon.
+    pub(super) fn starve(self: &Arc<Self>, connection: &mut Connection) {
+        if std::mem::replace(&mut connection.starved, true) {
+            return;
+        }
+        let mut starved = self.starved.lock().expect("no holder panics");
+        starved.push_back(connection.id);
+        if starved.len() == 1 {
+            self.retry_starved_later();
+        }
+    }
+
+    fn retry_starved_later(self: &Arc<Self>) {
+        let hub = self.clone();
+        self.pool.call_at(self.clock.now().mono + ROOM_RETRY, Box::new(move || hub.retry_starved()));
+    }
+
+    /// Has as many starved connections try again as may find room, one in any case: it may get the overdraft. Whoever has
+    /// that and makes no progress is closed, because the others wait for it.
+    fn retry_starved(self: &Arc<Self>) {
+        let now = self.clock.now().mono;
+        if let Some(holder) = self.budget.overdrawn_by() {
+            let stuck = |c: &Connection| c.id == holder && now.saturating_duration_since(c.last_active) > STALL_MAX;
+            self.doom("holds the room others wait for, and sends nothing", stuck);
+        }
+        let tries = self.budget.room() / ROOM_PER_TRY + 1;
+        let mut starved = self.starved.lock().expect("no holder panics");
+        let count = starved.len().min(tries);
+        let tried: Vec<WaiterId> = starved.drain(..count).collect();
+        if !starved.is_empty() {
+            self.retry_starved_later();
+        }
+        drop(starved);
+        for id in tried {
+            self.take_and_submit(id, Cause::Call);
+        }
+    }
+
+    /// Closes, by way of a worker, the resting connections that `which` picks.
+    fn doom(&self, reason: &'static str, which: impl Fn(&Connection) -> bool) {
+        for mut connection in self.places.take_all(false, which) {
+            connection.doomed = Some(reason);
+            self.pool.submit(connection);
+        }
+    }
+
+    /// Closes what has been idle too long, now and again and again. A request in flight keeps its connection; an answer
+    /// that the peer does not take does not.
+    pub(super) fn sweep(self: &Arc<Self>) {
+        if self.stage() != Stage::Serving {
+            return;
+        }
+        let now = self.clock.now().mono;
+        let idle_max = self.settings.connections_max_idle;
+        let quiet = |c: &Connection, limit: Duration| now.saturating_duration_since(c.last_active) >= limit;
+        self.doom("idle", |c| c.in_flight.is_empty() && c.phase == Phase::Open && quiet(c, idle_max));
+        if self.budget.is_clogged() {
+            self.doom("takes no replies", |c| c.output.unsent() > 0 && quiet(c, STALL_MAX));
+        }
+        let hub = self.clone();
+        let period = (idle_max / 8).clamp(Duration::from_millis(20), Duration::from_secs(5));
+        self.pool.call_at(now + period, Box::new(move || hub.sweep()));
+    }
+}
+
+const NOTHING: Interest = Interest { read: false, write: false };
+
+/// The room that lets one more starved connection try.
+const ROOM_PER_TRY: usize = 256 * 1024;
