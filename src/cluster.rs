@@ -23,6 +23,9 @@ const PRODUCER_ID_BLOCK: i64 = 1000;
 /// How long one question to the store may take.
 const CALL_TIMEOUT: Duration = Duration::from_secs(4);
 
+/// How long the store is left in peace after the cluster id was asked for in vain.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+
 /// How often a compare-and-set is tried against others who write the same key.
 const TRIES: usize = 20;
 
@@ -42,6 +45,8 @@ pub struct Cluster {
     replicas: u32,
     process_id: String,
     id: OnceLock<String>,
+    /// When the cluster id was last asked for in vain.
+    id_failed: Mutex<Option<Instant>>,
     /// The producer ids that are ours to give. Never held across a store call.
     producer_ids: Mutex<Range<i64>>,
 }
@@ -56,6 +61,7 @@ impl Cluster {
             replicas: config.replicas,
             process_id: nonce(),
             id: OnceLock::new(),
+            id_failed: Mutex::new(None),
             producer_ids: Mutex::new(0..0),
         }
     }
@@ -85,17 +91,24 @@ impl Cluster {
         self.id.get().map(String::as_str)
     }
 
-    /// The id that all gateways of this store share, made by the first of them.
+    /// The id that all gateways of this store share, made by the first of them. `Busy`, at once, right after it was
+    /// asked for in vain.
     pub fn id(&self) -> StoreResult<&str> {
         if let Some(id) = self.id.get() {
             return Ok(id);
+        }
+        let now = self.clock.now().mono;
+        if self.id_failed.lock().expect("no holder panics").is_some_and(|at| now.duration_since(at) < RETRY_AFTER) {
+            return Err(StoreError::Busy);
         }
         let fresh = Uuid::random().to_string();
         let value = self.change(CLUSTER_KEY, |present| match present {
             Some(value) if value["id"].is_string() => Ok(None),
             Some(_) => Err(damaged(CLUSTER_KEY)),
             None => Ok(Some(json!({ "id": fresh }))),
-        })?;
+        });
+        let value =
+            value.inspect_err(|_| *self.id_failed.lock().expect("no holder panics") = Some(self.clock.now().mono))?;
         let id = value["id"].as_str().ok_or_else(|| damaged(CLUSTER_KEY))?;
         info!(self.logger, "cluster id"; "id" => id);
         Ok(self.id.get_or_init(|| id.to_owned()))

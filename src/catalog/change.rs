@@ -107,24 +107,17 @@ impl Catalog {
         if self.look(&new.name)?.is_some() {
             return Err(exists());
         }
-        let mut plan = Plan {
+        self.remove_remains(&new.name, deadline)?;
+        let plan = Plan {
             id: Uuid::random(),
             name: new.name.clone(),
             partitions: new.partitions,
             replicas: new.replicas,
             given: new.settings,
         };
-        if self.make(&plan, deadline)? {
-            return self.take_made(&plan);
-        }
-        // A stream is in the way: of a whole topic, of one being made or removed, or left behind.
-        if self.look(&plan.name)?.is_some() {
-            return Err(exists());
-        }
-        self.remove_remains(&plan.name, deadline)?;
-        plan.id = Uuid::random();
         match self.make(&plan, deadline)? {
             true => self.take_made(&plan),
+            // Another gateway was faster.
             false => Err(exists()),
         }
     }

@@ -6,6 +6,7 @@
 
 mod change;
 mod flight;
+mod memory;
 pub mod names;
 pub mod settings;
 mod streams;
@@ -19,11 +20,12 @@ use crate::store::{Sequence, ServerInfo, Store, StoreError, StoreResult};
 use crate::tasks::Tasks;
 use crate::wire::Uuid;
 use flight::Flights;
+use memory::Memory;
 use slog::{Logger, debug, warn};
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, RwLock};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use streams::{Known, Parts, Standing};
 
 /// A topic as last seen in the store. Immutable; a change gives a new one.
@@ -155,9 +157,6 @@ const ABSENCE_TRUSTED_FOR: Duration = Duration::from_secs(1);
 /// How long the store is left in peace after it could not be asked, where memory can answer.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// How many absent names are remembered: names come from clients, who can invent any number.
-const ABSENT_MAX: usize = 10_000;
-
 /// How long one look at the store may take.
 const LOOK_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -182,46 +181,6 @@ pub struct Catalog {
     refresh_listeners: RwLock<Vec<RefreshListener>>,
     /// Advisories arrive, so absence may be believed for a while.
     subscribed: AtomicBool,
-}
-
-#[derive(Default)]
-struct Memory {
-    /// Counts what happened, so that a look knows what happened after it began.
-    moment: u64,
-    topics: HashMap<String, Entry>,
-    names_by_id: HashMap<Uuid, String>,
-    absent: HashMap<String, Absence>,
-    /// The last moment at which some topic was seen to be created.
-    creation: u64,
-    /// When the last complete listing began.
-    listed: Option<Instant>,
-    /// Something was created or deleted since.
-    listing_stale: bool,
-    /// When the last listing that failed did so.
-    listing_failed: Option<Instant>,
-}
-
-struct Entry {
-    known: Known,
-    /// The moment at which this became known.
-    since: u64,
-    /// The moment at which it was doubted, if it is.
-    doubted: Option<u64>,
-    /// When a look at it failed.
-    failed: Option<Instant>,
-}
-
-impl Entry {
-    /// Doubted, and not looked at in vain a moment ago: while the store is away, what is known is served without delay.
-    fn needs_look(&self, now: Instant) -> bool {
-        self.doubted.is_some() && self.failed.is_none_or(|at| now.duration_since(at) >= RETRY_AFTER)
-    }
-}
-
-struct Absence {
-    at: Instant,
-    /// The moment at which the topic was found absent or was deleted here.
-    since: u64,
 }
 
 impl Catalog {
@@ -290,15 +249,14 @@ impl Catalog {
     /// The topic of that name: from memory, or after a look at the store. What is known is served also while the store
     /// cannot be reached.
     pub fn topic(&self, name: &str) -> StoreResult<Option<Arc<Topic>>> {
-        if names::fault(name).is_some() {
-            return Ok(None);
-        }
+        let now = self.clock.now().mono;
         let doubted = {
             let memory = self.memory.lock().expect("no holder panics");
             match memory.topics.get(name) {
-                Some(entry) if !entry.needs_look(self.clock.now().mono) => return Ok(Some(entry.known.topic.clone())),
+                Some(entry) if !entry.needs_look(now) => return Ok(Some(entry.known.topic.clone())),
                 Some(entry) => Some(entry.known.topic.clone()),
-                None if self.is_surely_absent(&memory, name) => return Ok(None),
+                None if self.may_trust_absence() && memory.is_absent(name, now) => return Ok(None),
+                None if names::fault(name).is_some() => return Ok(None),
                 None => None,
             }
         };
@@ -317,14 +275,15 @@ impl Catalog {
 
     /// The topic with that id: from memory, or after a listing of the store.
     pub fn topic_by_id(&self, id: &Uuid) -> StoreResult<Option<Arc<Topic>>> {
-        if *id == Uuid::ZERO {
-            return Ok(None);
+        if let Some(topic) = self.memory.lock().expect("no holder panics").by_id(id, self.clock.now().mono) {
+            return Ok(Some(topic));
         }
-        let name = match self.name_of(id) {
+        let named = || self.memory.lock().expect("no holder panics").name_of(id);
+        let name = match named() {
             Some(name) => Some(name),
             None => {
                 self.list_if_older_than(ABSENCE_TRUSTED_FOR)?;
-                self.name_of(id)
+                named()
             }
         };
         match name {
@@ -360,15 +319,9 @@ impl Catalog {
         self.listings.share(&(), 2 * LOOK_TIMEOUT, || self.list()).outcome
     }
 
-    fn name_of(&self, id: &Uuid) -> Option<String> {
-        self.memory.lock().expect("no holder panics").names_by_id.get(id).cloned()
-    }
-
-    fn is_surely_absent(&self, memory: &Memory, name: &str) -> bool {
-        let now = self.clock.now().mono;
-        self.subscribed.load(Ordering::Acquire)
-            && self.store.info().connected
-            && memory.absent.get(name).is_some_and(|absence| now.duration_since(absence.at) < ABSENCE_TRUSTED_FOR)
+    /// Whether an advisory would have told of a topic created meanwhile.
+    fn may_trust_absence(&self) -> bool {
+        self.subscribed.load(Ordering::Acquire) && self.store.info().connected
     }
 
     fn list_if_older_than(&self, age: Duration) -> StoreResult<()> {
@@ -421,24 +374,7 @@ impl Catalog {
         if !matches!(what, "CREATED" | "DELETED" | "UPDATED") {
             return;
         }
-        let mut memory = self.memory.lock().expect("no holder panics");
-        let moment = memory.tick();
-        memory.listing_stale = true;
-        if what == "CREATED" {
-            memory.creation = moment;
-        }
-        memory.absent.retain(|name, _| names::stem(name) != stem);
-        if let Some(name) = names::of_stem(stem) {
-            if let Some(entry) = memory.topics.get_mut(&name) {
-                entry.doubted = Some(moment);
-            }
-            return;
-        }
-        for entry in memory.topics.values_mut() {
-            if names::stem(&entry.known.topic.name) == stem {
-                entry.doubted = Some(moment);
-            }
-        }
+        self.memory.lock().expect("no holder panics").advise(stem, what == "CREATED");
     }
 
     /// Looks at the store together with all who ask for this name meanwhile.
@@ -548,7 +484,7 @@ impl Catalog {
         let sightings = {
             let mut memory = self.memory.lock().expect("no holder panics");
             memory.listed = Some(now.mono);
-            memory.absent.retain(|_, absence| now.mono.duration_since(absence.at) < 2 * POLL_EVERY);
+            memory.forget_absent(now.mono, 2 * POLL_EVERY);
             memory.sightings(&whole)
         };
         for listener in self.refresh_listeners.read().expect("no holder panics").iter() {
@@ -579,7 +515,8 @@ impl Catalog {
 
     /// Remembers what a look that began at `began` found, unless something newer is known; gives what holds now.
     fn take_in(&self, name: &str, found: Option<Known>, began: u64) -> Option<Arc<Topic>> {
-        let (topic, gone) = self.memory.lock().expect("no holder panics").take_in(name, found, began, &*self.clock);
+        let (topic, gone) =
+            self.memory.lock().expect("no holder panics").take_in(name, found, began, self.clock.now().mono);
         if let Some(gone) = gone {
             self.tell_deleted(&gone);
         }
@@ -590,60 +527,5 @@ impl Catalog {
         for listener in self.delete_listeners.read().expect("no holder panics").iter() {
             listener(topic);
         }
-    }
-}
-
-impl Memory {
-    fn tick(&mut self) -> u64 {
-        self.moment += 1;
-        self.moment
-    }
-
-    /// What holds now, and the topic that is no more because of it.
-    fn take_in(
-        &mut self,
-        name: &str,
-        found: Option<Known>,
-        began: u64,
-        clock: &dyn Clock,
-    ) -> (Option<Arc<Topic>>, Option<Arc<Topic>>) {
-        let moment = self.tick();
-        let newer = self.topics.get(name).is_some_and(|entry| entry.since > began)
-            || self.absent.get(name).is_some_and(|absence| absence.since > began);
-        if newer {
-            return (self.topics.get(name).map(|entry| entry.known.topic.clone()), None);
-        }
-        let doubted = self.topics.get(name).and_then(|entry| entry.doubted).filter(|at| *at > began);
-        let before = self.topics.remove(name).map(|entry| entry.known.topic);
-        if let Some(before) = &before {
-            self.names_by_id.remove(&before.id);
-        }
-        self.absent.remove(name);
-        let Some(known) = found else {
-            // What was created since the look began may be just this topic.
-            if self.creation <= began && self.absent.len() < ABSENT_MAX {
-                self.absent.insert(name.to_owned(), Absence { at: clock.now().mono, since: moment });
-            }
-            return (None, before);
-        };
-        let topic = known.topic.clone();
-        self.names_by_id.insert(topic.id, name.to_owned());
-        self.topics.insert(name.to_owned(), Entry { known, since: moment, doubted, failed: None });
-        let gone = before.filter(|before| before.id != topic.id);
-        (Some(topic), gone)
-    }
-
-    fn sightings(&self, names: &HashSet<String>) -> Vec<Sighting> {
-        let entries = self.topics.iter().filter(|(name, _)| names.contains(*name)).map(|(_, entry)| &entry.known);
-        entries
-            .flat_map(|known| {
-                (0..).zip(&known.streams).map(|(partition, (created, last))| Sighting {
-                    topic: known.topic.clone(),
-                    partition,
-                    created: created.clone(),
-                    last: *last,
-                })
-            })
-            .collect()
     }
 }
