@@ -28,6 +28,9 @@ use std::sync::{Arc, Condvar, Mutex, RwLock};
 use std::time::Duration;
 use streams::{Known, Parts, Standing};
 
+/// The metadata key of a stream's topic id.
+pub const TOPIC_ID_KEY: &str = "kafka.topic.id";
+
 /// A topic as last seen in the store. Immutable; a change gives a new one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Topic {

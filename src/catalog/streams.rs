@@ -4,7 +4,7 @@
 //! topic is read from partition 0. Streams of older gateways carry none: they are known by name and subject, and
 //! their topic's id is derived from its name and the creation of partition 0.
 
-use super::{CatalogDefaults, PartitionPlace, Topic, names, settings};
+use super::{CatalogDefaults, PartitionPlace, TOPIC_ID_KEY, Topic, names, settings};
 use crate::store::{Sequence, StreamInfo};
 use crate::wire::Uuid;
 use serde_json::{Map, Value, json};
@@ -22,7 +22,6 @@ pub const CREATION_MS_MAX: i64 = 30_000;
 const MAX_AGE_MS_MIN: i64 = 100;
 
 const TOPIC: &str = "kafka.topic";
-const ID: &str = "kafka.topic.id";
 const PARTITION: &str = "kafka.partition";
 const PARTITIONS: &str = "kafka.partitions";
 /// The sequence that the stream's first message is given at least; see DESIGN, topic re-creation.
@@ -44,7 +43,7 @@ impl Plan {
     pub fn config(&self, partition: usize, first: Sequence, defaults: &CatalogDefaults) -> Value {
         let mut metadata = Map::new();
         metadata.insert(TOPIC.to_owned(), json!(self.name));
-        metadata.insert(ID.to_owned(), json!(self.id.to_string()));
+        metadata.insert(TOPIC_ID_KEY.to_owned(), json!(self.id.to_string()));
         metadata.insert(PARTITION.to_owned(), json!(partition.to_string()));
         metadata.insert(PARTITIONS.to_owned(), json!(self.partitions.to_string()));
         metadata.insert(FIRST.to_owned(), json!(first.0.to_string()));
@@ -112,7 +111,7 @@ pub(super) fn read(info: &StreamInfo) -> Option<Found> {
     Some(Found {
         topic,
         partition,
-        id: info.metadata(ID).and_then(Uuid::parse).filter(|id| *id != Uuid::ZERO),
+        id: info.metadata(TOPIC_ID_KEY).and_then(Uuid::parse).filter(|id| *id != Uuid::ZERO),
         stream: info.name.clone(),
         created: info.created.clone(),
         last: info.state.last,
@@ -212,7 +211,7 @@ impl Found {
             config["metadata"] = json!({});
         }
         config["metadata"][TOPIC] = json!(topic.name);
-        config["metadata"][ID] = json!(topic.id.to_string());
+        config["metadata"][TOPIC_ID_KEY] = json!(topic.id.to_string());
         config["metadata"][PARTITION] = json!(self.partition.to_string());
         config["metadata"][PARTITIONS] = json!(topic.partitions.len().to_string());
         config

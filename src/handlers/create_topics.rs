@@ -11,7 +11,7 @@
 //! Version notes: -1 for "the default" since 4 (KIP-464), settings in the answer since 5 (KIP-525), ids since 7.
 
 use super::describe_configs::topic_entries;
-use super::errors::{Purpose, create_topic_error, error_code};
+use super::errors::{create_topic_error, for_admin};
 use super::{Context, Outcome};
 use crate::catalog::{CatalogDefaults, NewTopic, Topic, TopicSettings, names, settings};
 use crate::protocol::error_code::ErrorCode;
@@ -72,7 +72,7 @@ fn create(
     if asked.name == "__cluster_metadata" {
         return Err((ErrorCode::INVALID_REQUEST, format!("Creation of internal topic {} is prohibited.", asked.name)));
     }
-    let exists = catalog.topic(&asked.name).map_err(|e| (error_code(&e, Purpose::Admin), e.to_string()))?;
+    let exists = catalog.topic(&asked.name).map_err(|e| (for_admin(&e), e.to_string()))?;
     if exists.is_some() {
         return Err((ErrorCode::TOPIC_ALREADY_EXISTS, format!("Topic '{}' already exists.", asked.name)));
     }

@@ -6,7 +6,7 @@
 //!
 //! Version notes: up to 5 by name, from 6 on by name or id (KIP-516).
 
-use super::errors::{Purpose, delete_topic_error, error_code};
+use super::errors::{delete_topic_error, for_admin};
 use super::{Context, Outcome};
 use crate::catalog::{DeleteTopicError, Topic};
 use crate::protocol::error_code::ErrorCode;
@@ -79,7 +79,7 @@ fn find(cx: &Context, item: &DeleteTopicState) -> Result<Arc<Topic>, Refusal> {
             return Err((ErrorCode::INVALID_REQUEST, text));
         }
     };
-    found.map_err(|error| (error_code(&error, Purpose::Admin), error.to_string()))?.ok_or(missing)
+    found.map_err(|error| (for_admin(&error), error.to_string()))?.ok_or(missing)
 }
 
 fn delete(cx: &Context, item: &DeleteTopicState, topic: &Topic, deadline: Instant) -> Result<Arc<Topic>, Refusal> {

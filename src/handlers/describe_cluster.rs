@@ -7,7 +7,7 @@
 //! Version notes: 1 asks for brokers or controllers (KIP-919); only brokers are there to be asked.
 
 use super::authorized::CLUSTER_OPERATIONS;
-use super::errors::{Purpose, error_code};
+use super::errors::for_admin;
 use super::{Context, Outcome};
 use crate::protocol::error_code::ErrorCode;
 use crate::protocol::messages::describe_cluster::{
@@ -38,7 +38,7 @@ pub fn handle(cx: &Context, request: DescribeClusterRequest) -> Outcome {
     let cluster = &cx.services.cluster;
     let cluster_id = match cluster.id() {
         Ok(id) => id.to_owned(),
-        Err(error) => return refuse(error_code(&error, Purpose::Admin), error.to_string()),
+        Err(error) => return refuse(for_admin(&error), error.to_string()),
     };
     let broker = |broker: crate::cluster::Broker| DescribeClusterBroker {
         broker_id: broker.id,

@@ -9,7 +9,7 @@
 //!
 //! Version notes: types and documentation since 3 (KIP-569).
 
-use super::errors::{Purpose, error_code};
+use super::errors::for_admin;
 use super::{Context, Outcome};
 use crate::catalog::settings::{Kind, SETTINGS, Setting};
 use crate::catalog::{CatalogDefaults, TopicSettings, names};
@@ -84,7 +84,7 @@ fn entries(cx: &Context, resource: &DescribeConfigsResource) -> Result<Vec<Entry
                 return Err((ErrorCode::INVALID_TOPIC_EXCEPTION, fault));
             }
             let catalog = &cx.services.catalog;
-            let topic = catalog.topic(name).map_err(|e| (error_code(&e, Purpose::Admin), e.to_string()))?;
+            let topic = catalog.topic(name).map_err(|e| (for_admin(&e), e.to_string()))?;
             let missing = || (ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, format!("There is no topic {name}."));
             Ok(topic_entries(&topic.ok_or_else(missing)?.settings, &catalog.defaults()).collect())
         }

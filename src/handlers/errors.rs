@@ -4,14 +4,26 @@ use crate::catalog::{CreateTopicError, DeleteTopicError};
 use crate::protocol::error_code::ErrorCode;
 use crate::store::StoreError;
 
+/// For records of a partition: produce, fetch, list offsets.
+pub fn for_partition(error: &StoreError) -> ErrorCode {
+    error_code(error, Purpose::Partition)
+}
+
+/// For groups and committed offsets.
+pub fn for_coordinator(error: &StoreError) -> ErrorCode {
+    error_code(error, Purpose::Coordinator)
+}
+
+/// For topics and settings, asked for by a person or a tool.
+pub fn for_admin(error: &StoreError) -> ErrorCode {
+    error_code(error, Purpose::Admin)
+}
+
 /// What the failed call was for: clients retry other codes for a partition than for a coordinator.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Purpose {
-    /// Records of a partition: produce, fetch, list offsets.
+enum Purpose {
     Partition,
-    /// Groups, committed offsets.
     Coordinator,
-    /// Topics and settings, asked for by a person or a tool.
     Admin,
 }
 
@@ -19,7 +31,7 @@ pub enum Purpose {
 const NO_LEADER: u32 = 10008;
 
 /// What passes by itself gets a code that clients retry; `UNKNOWN_SERVER_ERROR` stays for what should not happen.
-pub fn error_code(error: &StoreError, purpose: Purpose) -> ErrorCode {
+fn error_code(error: &StoreError, purpose: Purpose) -> ErrorCode {
     match (error, purpose) {
         (StoreError::NoStream, Purpose::Partition | Purpose::Admin) => ErrorCode::UNKNOWN_TOPIC_OR_PARTITION,
         (StoreError::NoStream, Purpose::Coordinator) => ErrorCode::COORDINATOR_NOT_AVAILABLE,
@@ -55,7 +67,7 @@ pub fn create_topic_error(error: &CreateTopicError) -> (ErrorCode, String) {
         CreateTopicError::InvalidReplication(_) => ErrorCode::INVALID_REPLICATION_FACTOR,
         CreateTopicError::InvalidSetting(_) => ErrorCode::INVALID_CONFIG,
         CreateTopicError::Exists(_) => ErrorCode::TOPIC_ALREADY_EXISTS,
-        CreateTopicError::Store(error) => error_code(error, Purpose::Admin),
+        CreateTopicError::Store(error) => for_admin(error),
     };
     (code, error.to_string())
 }
@@ -66,6 +78,6 @@ pub fn delete_topic_error(error: &DeleteTopicError) -> (ErrorCode, String) {
         DeleteTopicError::Unknown => {
             (ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic.".to_owned())
         }
-        DeleteTopicError::Store(error) => (error_code(error, Purpose::Admin), error.to_string()),
+        DeleteTopicError::Store(error) => (for_admin(error), error.to_string()),
     }
 }

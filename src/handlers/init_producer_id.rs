@@ -4,7 +4,7 @@
 //! - Without a transactional id every request gets a fresh id with epoch 0, whatever id it names, as in Kafka.
 //! - A transactional id is refused with a code that producers take as final, until transactions are built.
 
-use super::errors::{Purpose, error_code};
+use super::errors::for_coordinator;
 use super::{Context, Outcome};
 use crate::protocol::error_code::ErrorCode;
 use crate::protocol::messages::init_producer_id::{InitProducerIdRequest, InitProducerIdResponse};
@@ -27,7 +27,7 @@ pub fn handle(cx: &Context, request: InitProducerIdRequest) -> Outcome {
         Ok(producer_id) => cx.reply(&InitProducerIdResponse { producer_id, producer_epoch: 0, ..Default::default() }),
         // Idempotent producers have no coordinator to look for: this is the code that makes them ask again, as
         // Kafka's brokers answer while they have no block of ids.
-        Err(error) => match error_code(&error, Purpose::Coordinator) {
+        Err(error) => match for_coordinator(&error) {
             ErrorCode::UNKNOWN_SERVER_ERROR => refuse(ErrorCode::UNKNOWN_SERVER_ERROR),
             _ => refuse(ErrorCode::COORDINATOR_LOAD_IN_PROGRESS),
         },

@@ -12,7 +12,7 @@
 //! topic ids are answered from 10 on and asked for from 12 on (KIP-516).
 
 use super::authorized::{CLUSTER_OPERATIONS, TOPIC_OPERATIONS};
-use super::errors::{Purpose, error_code};
+use super::errors::for_admin;
 use super::{Context, Outcome, Services};
 use crate::catalog::{CreateTopicError, NewTopic, Topic, names};
 use crate::protocol::error_code::ErrorCode;
@@ -46,7 +46,7 @@ pub fn handle(cx: &Context, request: MetadataRequest) -> Outcome {
     match asked(version, &request) {
         None => match cx.services.catalog.topics() {
             Ok(topics) => response.topics = topics.iter().map(|topic| row(cx, topic)).collect(),
-            Err(error) if version >= 13 => response.error_code = error_code(&error, Purpose::Admin).code(),
+            Err(error) if version >= 13 => response.error_code = for_admin(&error).code(),
             Err(error) => {
                 info!(cx.services.logger, "closed: the topics cannot be listed"; "peer" => %cx.client_host, "error" => %error);
                 return Outcome::Close;

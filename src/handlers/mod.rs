@@ -7,14 +7,20 @@ pub mod delete_topics;
 pub mod describe_cluster;
 pub mod describe_configs;
 pub mod errors;
+pub mod fetch;
 pub mod find_coordinator;
 pub mod init_producer_id;
+pub mod list_offsets;
 pub mod metadata;
+pub mod offset_for_leader_epoch;
+mod partitions;
+pub mod produce;
 
 use crate::catalog::Catalog;
 use crate::clock::{Clock, Now};
 use crate::cluster::Cluster;
 use crate::config::Config;
+use crate::log::Logs;
 use crate::protocol::api::{self, ApiKey, Message, Request};
 use crate::protocol::frame::{self, Opened};
 use crate::protocol::header::RequestHeader;
@@ -82,6 +88,7 @@ pub struct Services {
     pub store: Arc<dyn Store>,
     pub catalog: Arc<Catalog>,
     pub cluster: Arc<Cluster>,
+    pub logs: Arc<Logs>,
     pub wakeups: Arc<Wakeups>,
     pub tasks: Arc<dyn Tasks>,
     pub clock: Arc<dyn Clock>,
@@ -133,19 +140,20 @@ impl Gateway {
     /// The table of handlers.
     fn answer(&self, cx: &Context, api: ApiKey, body: Reader) -> Outcome {
         match api {
+            ApiKey::Produce => run(cx, body, produce::handle),
+            ApiKey::Fetch => run(cx, body, fetch::handle),
+            ApiKey::ListOffsets => run(cx, body, list_offsets::handle),
             ApiKey::Metadata => run(cx, body, metadata::handle),
             ApiKey::FindCoordinator => run(cx, body, find_coordinator::handle),
             ApiKey::ApiVersions => run(cx, body, api_versions::handle),
             ApiKey::CreateTopics => run(cx, body, create_topics::handle),
             ApiKey::DeleteTopics => run(cx, body, delete_topics::handle),
             ApiKey::InitProducerId => run(cx, body, init_producer_id::handle),
+            ApiKey::OffsetForLeaderEpoch => run(cx, body, offset_for_leader_epoch::handle),
             ApiKey::DescribeConfigs => run(cx, body, describe_configs::handle),
             ApiKey::DescribeCluster => run(cx, body, describe_cluster::handle),
-            // Their handlers come with the log, the offsets and the groups.
-            ApiKey::Produce
-            | ApiKey::Fetch
-            | ApiKey::ListOffsets
-            | ApiKey::OffsetCommit
+            // Their handlers come with the groups and the offsets.
+            ApiKey::OffsetCommit
             | ApiKey::OffsetFetch
             | ApiKey::JoinGroup
             | ApiKey::Heartbeat
@@ -153,7 +161,6 @@ impl Gateway {
             | ApiKey::SyncGroup
             | ApiKey::DescribeGroups
             | ApiKey::ListGroups
-            | ApiKey::OffsetForLeaderEpoch
             | ApiKey::DeleteGroups
             | ApiKey::OffsetDelete => Outcome::Close,
         }
