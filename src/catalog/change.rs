@@ -6,6 +6,7 @@
 //! with partition 0. What a killed gateway leaves behind is therefore never whole; the next creation of that name
 //! removes it once it is too old to be under construction.
 
+use super::memory::Found;
 use super::streams::{self, CREATION_MS_MAX, PARTITIONS_MAX, Plan, Standing};
 use super::{Catalog, LOOK_TIMEOUT, Topic, names, settings};
 use crate::store::{Sequence, StoreError, StoreResult, StreamInfo};
@@ -143,7 +144,7 @@ impl Catalog {
             }
             if partition == 0 {
                 let moment = self.memory.lock().expect("no holder panics").tick();
-                self.take_in(name, None, moment);
+                self.take_in(name, Found::Nothing, moment);
             }
         }
         info!(self.logger, "topic removed"; "topic" => name, "id" => %topic.id);
@@ -190,7 +191,7 @@ impl Catalog {
         match self.examine(&plan.name)? {
             Some(Standing::Whole(known)) if known.topic.id == plan.id => {
                 let topic = known.topic.clone();
-                self.take_in(&plan.name, Some(known), moment);
+                self.take_in(&plan.name, Found::Whole(known), moment);
                 info!(self.logger, "topic created"; "topic" => &plan.name, "id" => %plan.id, "partitions" => plan.partitions);
                 Ok(topic)
             }

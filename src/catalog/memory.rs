@@ -11,6 +11,14 @@ use std::time::{Duration, Instant};
 /// How many absent names are remembered: names come from clients, who can invent any number.
 const ABSENT_MAX: usize = 10_000;
 
+/// What a look at the store found of a name.
+pub enum Found {
+    Whole(Known),
+    /// Streams, but no topic.
+    Part,
+    Nothing,
+}
+
 #[derive(Default)]
 pub struct Memory {
     /// Counts what happened, so that a look knows what happened after it began.
@@ -102,7 +110,7 @@ impl Memory {
     pub fn take_in(
         &mut self,
         name: &str,
-        found: Option<Known>,
+        found: Found,
         began: u64,
         now: Instant,
     ) -> (Option<Arc<Topic>>, Option<Arc<Topic>>) {
@@ -118,12 +126,17 @@ impl Memory {
             self.names_by_id.remove(&before.id);
         }
         self.absent.remove(name);
-        let Some(known) = found else {
-            // What was created since the look began may be just this topic.
-            if self.creation <= began && self.absent.len() < ABSENT_MAX {
-                self.absent.insert(name.to_owned(), Absence { at: now, since: moment });
+        let known = match found {
+            Found::Whole(known) => known,
+            // It may be whole a moment later, and no advisory would tell.
+            Found::Part => return (None, before),
+            Found::Nothing => {
+                // What was created since the look began may be just this topic.
+                if self.creation <= began && self.absent.len() < ABSENT_MAX {
+                    self.absent.insert(name.to_owned(), Absence { at: now, since: moment });
+                }
+                return (None, before);
             }
-            return (None, before);
         };
         let topic = known.topic.clone();
         self.names_by_id.insert(topic.id, name.to_owned());

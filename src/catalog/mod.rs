@@ -20,7 +20,7 @@ use crate::store::{Sequence, ServerInfo, Store, StoreError, StoreResult};
 use crate::tasks::Tasks;
 use crate::wire::Uuid;
 use flight::Flights;
-use memory::Memory;
+use memory::{Found, Memory};
 use slog::{Logger, debug, warn};
 use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -400,12 +400,12 @@ impl Catalog {
     /// Looks at one topic's streams and takes in what is found.
     fn look(&self, name: &str) -> StoreResult<Option<Arc<Topic>>> {
         let began = self.memory.lock().expect("no holder panics").tick();
-        let found = self.examine(name)?;
-        let known = match found {
-            Some(Standing::Whole(known)) => Some(known),
-            Some(Standing::Part { .. }) | None => None,
+        let found = match self.examine(name)? {
+            Some(Standing::Whole(known)) => Found::Whole(known),
+            Some(Standing::Part { .. }) => Found::Part,
+            None => Found::Nothing,
         };
-        Ok(self.take_in(name, known, began))
+        Ok(self.take_in(name, found, began))
     }
 
     /// What the streams of that name amount to, read at their leaders; `None`: there is not even a partition 0.
@@ -475,7 +475,7 @@ impl Catalog {
             if let Standing::Whole(known) = self.assemble(parts) {
                 self.adopt(&known, parts);
                 whole.insert(name.clone());
-                self.take_in(name, Some(known), began);
+                self.take_in(name, Found::Whole(known), began);
             }
         }
         let partly = by_name.keys().filter(|name| !before.contains(*name));
@@ -517,7 +517,7 @@ impl Catalog {
     }
 
     /// Remembers what a look that began at `began` found, unless something newer is known; gives what holds now.
-    fn take_in(&self, name: &str, found: Option<Known>, began: u64) -> Option<Arc<Topic>> {
+    fn take_in(&self, name: &str, found: Found, began: u64) -> Option<Arc<Topic>> {
         let (topic, gone) =
             self.memory.lock().expect("no holder panics").take_in(name, found, began, self.clock.now().mono);
         if let Some(gone) = gone {
@@ -532,3 +532,6 @@ impl Catalog {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
