@@ -204,3 +204,106 @@ fn nonce() -> String {
 fn damaged(key: &str) -> StoreError {
     StoreError::Garbled(format!("the value of {key} in bucket {BUCKET} is damaged"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::ManualClock;
+    use crate::store::memory::{MemoryStore, Outage, PublishFault};
+    use slog::o;
+    use std::collections::HashSet;
+
+    fn gateway(store: &Arc<MemoryStore>, clock: &Arc<ManualClock>) -> Cluster {
+        let config = Config { node_id: 7, advertised_host: "kafka.example".to_owned(), ..Default::default() };
+        Cluster::new(store.clone(), &config, clock.clone(), Logger::root(slog::Discard, o!()))
+    }
+
+    fn store_and_clock() -> (Arc<MemoryStore>, Arc<ManualClock>) {
+        (Arc::new(MemoryStore::new()), Arc::new(ManualClock::new()))
+    }
+
+    #[test]
+    fn all_gateways_share_one_cluster_id() {
+        let (store, clock) = store_and_clock();
+        let gateways: Vec<_> = (0..4).map(|_| gateway(&store, &clock)).collect();
+        let ids: HashSet<String> = std::thread::scope(|scope| {
+            let threads: Vec<_> = gateways.iter().map(|one| scope.spawn(|| one.id().map(str::to_owned))).collect();
+            threads.into_iter().map(|thread| thread.join().expect("no panic").expect("the memory answers")).collect()
+        });
+        assert_eq!(ids.len(), 1);
+        let later = gateway(&store, &clock);
+        assert_eq!(later.known_id(), None);
+        assert!(ids.contains(later.id().expect("the memory answers")));
+        assert_eq!(later.known_id(), later.id().ok());
+        assert_ne!(later.process_id(), gateways[0].process_id());
+    }
+
+    #[test]
+    fn the_controller_is_a_broker() {
+        let (store, clock) = store_and_clock();
+        let cluster = gateway(&store, &clock);
+        assert_eq!(cluster.brokers(), [Broker { id: 7, host: "kafka.example".to_owned(), port: 9092 }]);
+        assert_eq!(cluster.controller_id(), 7);
+    }
+
+    #[test]
+    fn a_producer_id_is_given_once_over_gateways_and_restarts() {
+        let (store, clock) = store_and_clock();
+        let gateways: Vec<_> = (0..3).map(|_| gateway(&store, &clock)).collect();
+        let mut given: Vec<i64> = std::thread::scope(|scope| {
+            let take = |one: &Cluster| (0..1500).map(|_| one.next_producer_id().expect("room")).collect::<Vec<_>>();
+            let threads: Vec<_> = gateways.iter().cycle().take(6).map(|one| scope.spawn(move || take(one))).collect();
+            threads.into_iter().flat_map(|thread| thread.join().expect("no panic")).collect()
+        });
+        given.push(gateway(&store, &clock).next_producer_id().expect("room"));
+        assert!(given.iter().all(|id| *id >= 0));
+        assert_eq!(given.iter().collect::<HashSet<_>>().len(), 9001);
+    }
+
+    #[test]
+    fn lost_and_late_writes_never_give_an_id_twice() {
+        for fault in [
+            PublishFault::AckLost,
+            PublishFault::Lost,
+            PublishFault::Stalled,
+            PublishFault::Refused(StoreError::WrongLast(None)),
+        ] {
+            let (store, clock) = store_and_clock();
+            let (a, b) = (gateway(&store, &clock), gateway(&store, &clock));
+            let mut given = Vec::new();
+            for _ in 0..3 {
+                store.fail_next(&format!("$KV.{BUCKET}.>"), fault.clone());
+                for one in [&a, &b] {
+                    given.extend((0..PRODUCER_ID_BLOCK).map(|_| one.next_producer_id().expect("it is asked again")));
+                }
+                store.deliver_stalled();
+            }
+            assert_eq!(store.faults_left(), 0);
+            assert_eq!(given.iter().collect::<HashSet<_>>().len(), given.len(), "{fault:?}");
+        }
+    }
+
+    #[test]
+    fn a_store_that_comes_late_is_waited_for() {
+        let (store, clock) = store_and_clock();
+        let cluster = gateway(&store, &clock);
+        store.set_outage(Some(Outage::NoAnswer));
+        assert_eq!(cluster.id(), Err(StoreError::NoAnswer));
+        assert_eq!(cluster.id(), Err(StoreError::Busy), "not asked again at once");
+        assert!(cluster.next_producer_id().is_err());
+        store.set_outage(None);
+        clock.advance(RETRY_AFTER);
+        assert!(cluster.id().is_ok());
+        assert!(cluster.next_producer_id().is_ok());
+    }
+
+    #[test]
+    fn damage_is_told_and_not_overwritten() {
+        let (store, clock) = store_and_clock();
+        let cluster = gateway(&store, &clock);
+        cluster.next_producer_id().expect("room");
+        store.publish_foreign(&format!("$KV.{BUCKET}.{PRODUCER_IDS_KEY}"), "5").expect("the memory takes it");
+        let other = gateway(&store, &clock);
+        assert!(matches!(other.next_producer_id(), Err(StoreError::Garbled(text)) if text.contains(PRODUCER_IDS_KEY)));
+    }
+}
