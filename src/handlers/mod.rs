@@ -213,3 +213,6 @@ fn run<R: Request>(cx: &Context, body: Reader, handle: impl FnOnce(&Context, R) 
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
