@@ -159,3 +159,82 @@ impl Memory {
             .collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalog::TopicSettings;
+
+    fn whole(id: u8) -> Found {
+        let topic = Topic {
+            id: Uuid([id; 16]),
+            name: "t".to_owned(),
+            partitions: Vec::new(),
+            settings: TopicSettings::default(),
+        };
+        Found::Whole(Known { topic: Arc::new(topic), streams: Vec::new(), legacy: false })
+    }
+
+    fn id(topic: &Option<Arc<Topic>>) -> Option<u8> {
+        topic.as_ref().map(|topic| topic.id.0[0])
+    }
+
+    /// What holds after a look that began at `began`, and what is no more because of it, by id.
+    fn take_in(memory: &mut Memory, found: Found, began: u64, now: Instant) -> (Option<u8>, Option<u8>) {
+        let (topic, gone) = memory.take_in("t", found, began, now);
+        (id(&topic), id(&gone))
+    }
+
+    #[test]
+    fn a_look_that_began_before_a_change_does_not_undo_it() {
+        let now = Instant::now();
+        let mut memory = Memory::default();
+        let early = memory.tick();
+        let creation = memory.tick();
+        assert_eq!(take_in(&mut memory, whole(1), creation, now), (Some(1), None));
+        assert_eq!(take_in(&mut memory, Found::Nothing, early, now), (Some(1), None), "it was not there yet");
+        let early = memory.tick();
+        let deletion = memory.tick();
+        assert_eq!(take_in(&mut memory, Found::Nothing, deletion, now), (None, Some(1)));
+        assert_eq!(take_in(&mut memory, whole(1), early, now), (None, None), "it was still there");
+        assert_eq!(memory.name_of(&Uuid([1; 16])), None);
+        let later = memory.tick();
+        assert_eq!(take_in(&mut memory, whole(2), later, now), (Some(2), None));
+        let replaced = memory.tick();
+        assert_eq!(take_in(&mut memory, whole(3), replaced, now), (Some(3), Some(2)));
+    }
+
+    #[test]
+    fn absence_is_not_believed_if_something_was_created_meanwhile() {
+        let now = Instant::now();
+        let mut memory = Memory::default();
+        let began = memory.tick();
+        memory.advise("t", true);
+        take_in(&mut memory, Found::Nothing, began, now);
+        assert!(!memory.is_absent("t", now));
+        let began = memory.tick();
+        take_in(&mut memory, Found::Nothing, began, now);
+        assert!(memory.is_absent("t", now));
+        assert!(!memory.is_absent("t", now + ABSENCE_TRUSTED_FOR));
+        memory.advise("t", true);
+        assert!(!memory.is_absent("t", now));
+        let began = memory.tick();
+        take_in(&mut memory, Found::Part, began, now);
+        assert!(!memory.is_absent("t", now), "no advisory tells when it is whole");
+    }
+
+    #[test]
+    fn a_doubt_outlives_a_look_that_began_before_it() {
+        let now = Instant::now();
+        let mut memory = Memory::default();
+        let began = memory.tick();
+        take_in(&mut memory, whole(1), began, now);
+        let began = memory.tick();
+        memory.advise("t", false);
+        take_in(&mut memory, whole(1), began, now);
+        assert!(memory.topics["t"].needs_look(now));
+        let began = memory.tick();
+        take_in(&mut memory, whole(1), began, now);
+        assert!(!memory.topics["t"].needs_look(now));
+    }
+}

@@ -533,3 +533,56 @@ fn the_slow_poll_tells_how_far_every_stream_is() {
     assert_eq!(seen[1].last, foreign);
     assert!(seen[0].last < seen[1].last || seen[0].last != foreign);
 }
+
+#[test]
+fn streams_of_two_topics_are_no_topic() {
+    let cluster = Cluster::new();
+    for (partition, id) in [(0, Uuid([1; 16])), (1, Uuid([2; 16]))] {
+        let metadata = json!({"kafka.topic": "t", "kafka.topic.id": id.to_string(), "kafka.partitions": "2"});
+        cluster.add_stream(json!({
+            "name": names::stream("t", partition),
+            "subjects": [names::subject("t", partition)],
+            "metadata": metadata,
+        }));
+    }
+    for (name, count) in [("u", "10001"), ("v", "18446744073709551615"), ("w", "0")] {
+        let metadata =
+            json!({"kafka.topic": name, "kafka.topic.id": Uuid([9; 16]).to_string(), "kafka.partitions": count});
+        let config =
+            json!({"name": names::stream(name, 0), "subjects": [names::subject(name, 0)], "metadata": metadata});
+        cluster.add_stream(config);
+    }
+    let gateway = cluster.gateway();
+    assert_eq!(gateway.names(), [""; 0]);
+    for name in ["t", "u", "v", "w"] {
+        assert_eq!(gateway.topic(name), None, "{name}");
+    }
+}
+
+/// A creator is held up so long that another gateway takes its streams for left behind.
+#[test]
+fn a_creator_that_was_overtaken_says_so_and_harms_nothing() {
+    for whole in [false, true] {
+        let cluster = Cluster::new();
+        let (a, b) = (cluster.gateway(), cluster.gateway());
+        let (store, other) = (cluster.store.clone(), b.catalog.clone());
+        let deadline = cluster.now() + Duration::from_secs(60);
+        let mut moved = false;
+        a.store.on_call(move |call| {
+            if moved && matches!(call, Call::Info(_)) {
+                moved = false;
+                store.stream_delete("kafka-t-1", deadline).expect("it was made");
+                if whole {
+                    store.stream_delete("kafka-t-0", deadline).expect("it was made");
+                    let new = NewTopic { name: "t".to_owned(), partitions: 2, replicas: 1, ..Default::default() };
+                    other.create(new, deadline).expect("the name is free");
+                }
+            }
+            moved |= matches!(call, Call::Purge(stream) if stream == "kafka-t-0");
+            Fate::Pass
+        });
+        assert!(matches!(a.create("t", 2), Err(CreateTopicError::Store(StoreError::NoAnswer))));
+        assert_eq!(cluster.streams().len(), if whole { 2 } else { 0 });
+        assert_eq!(cluster.gateway().topic("t").is_some(), whole);
+    }
+}
