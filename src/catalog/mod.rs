@@ -163,6 +163,10 @@ const RETRY_AFTER: Duration = Duration::from_secs(1);
 /// How long one look at the store may take.
 const LOOK_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// How many topics that a listing does not show are asked for in vain before the others wait for the next listing: each
+/// may cost the whole `LOOK_TIMEOUT`.
+const FAILED_LOOKS_MAX: usize = 3;
+
 type DeleteListener = Box<dyn Fn(&Arc<Topic>) + Send + Sync>;
 type RefreshListener = Box<dyn Fn(&[Sighting]) + Send + Sync>;
 
@@ -479,9 +483,14 @@ impl Catalog {
             }
         }
         let partly = by_name.keys().filter(|name| !before.contains(*name));
+        let mut failures = 0;
         for name in before.iter().chain(partly).filter(|name| !whole.contains(*name)) {
             if let Err(error) = self.look(name) {
                 debug!(self.logger, "a topic could not be looked at"; "topic" => name, "error" => %error);
+                failures += 1;
+                if failures >= FAILED_LOOKS_MAX {
+                    break;
+                }
             }
         }
         let sightings = {

@@ -18,6 +18,9 @@ pub const PARTITIONS_MAX: usize = 10_000;
 /// How long a topic may take to be created, in milliseconds. What is incomplete and older was left behind.
 pub const CREATION_MS_MAX: i64 = 30_000;
 
+/// No server's max_payload is larger: file storage refuses above 32 MiB.
+const MESSAGE_BYTES_MAX: usize = 32 << 20;
+
 /// JetStream's shortest max_age.
 const MAX_AGE_MS_MIN: i64 = 100;
 
@@ -57,8 +60,11 @@ impl Plan {
         };
         let max_bytes = match settings.retention_bytes {
             bytes if bytes < 0 => -1,
-            // Room for one message at least: Kafka too keeps the segment it writes, however small the limit.
-            bytes => bytes.max(i64::try_from(settings.max_message_bytes).unwrap_or(i64::MAX).saturating_add(65_536)),
+            // Room for one message at least, which may carry many batches: Kafka too keeps the segment it writes,
+            // however small the limit.
+            bytes => {
+                bytes.max(i64::try_from(defaults.carried_bytes_max.min(MESSAGE_BYTES_MAX)).unwrap_or(i64::MAX) + 65_536)
+            }
         };
         json!({
             "name": names::stream(&self.name, partition),
