@@ -1,7 +1,38 @@
 //! One file per API: the only place that knows both messages and domain.
 
-use crate::clock::Now;
-use crate::wake::WatchKey;
+pub mod api_versions;
+mod authorized;
+pub mod create_topics;
+pub mod delete_topics;
+pub mod describe_cluster;
+pub mod describe_configs;
+pub mod errors;
+pub mod fetch;
+pub mod find_coordinator;
+pub mod init_producer_id;
+pub mod list_offsets;
+pub mod metadata;
+pub mod offset_for_leader_epoch;
+mod partitions;
+pub mod produce;
+
+use crate::catalog::Catalog;
+use crate::clock::{Clock, Now};
+use crate::cluster::Cluster;
+use crate::config::Config;
+use crate::log::Logs;
+use crate::protocol::api::{self, ApiKey, Message, Request};
+use crate::protocol::frame::{self, Opened};
+use crate::protocol::header::RequestHeader;
+use crate::protocol::messages::metadata::MetadataRequest;
+use crate::store::Store;
+use crate::tasks::Tasks;
+use crate::wake::{Wakeups, WatchKey};
+use crate::wire::Reader;
+use bytes::Bytes;
+use slog::{Logger, debug};
+use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Instant;
 
 /// What became of a request.
@@ -48,5 +79,140 @@ pub trait Dispatch: Send + Sync {
     fn kind(&self, frame: &[u8]) -> Kind;
 
     /// Decodes and answers one frame (its length prefix left out). A frame that cannot be answered gives `Close`.
-    fn dispatch(&self, frame: bytes::Bytes, peer: std::net::IpAddr) -> Outcome;
+    fn dispatch(&self, frame: Bytes, peer: IpAddr) -> Outcome;
 }
+
+/// All that handlers work with.
+pub struct Services {
+    pub config: Arc<Config>,
+    pub store: Arc<dyn Store>,
+    pub catalog: Arc<Catalog>,
+    pub cluster: Arc<Cluster>,
+    pub logs: Arc<Logs>,
+    pub wakeups: Arc<Wakeups>,
+    pub tasks: Arc<dyn Tasks>,
+    pub clock: Arc<dyn Clock>,
+    pub logger: Logger,
+}
+
+/// One request's surroundings.
+#[derive(Clone)]
+pub struct Context {
+    pub services: Arc<Services>,
+    pub header: RequestHeader,
+    pub client_host: IpAddr,
+    pub now: Now,
+}
+
+impl Context {
+    pub fn reply<M: Message>(&self, response: &M) -> Outcome {
+        Outcome::Reply(frame::response(&self.header, response))
+    }
+}
+
+/// The gateway as the server sees it.
+pub struct Gateway {
+    services: Arc<Services>,
+}
+
+/// A Metadata frame above this is not looked into before it is dispatched.
+const PEEK_BYTES_MAX: usize = 4096;
+
+impl Gateway {
+    pub fn new(services: Arc<Services>) -> Gateway {
+        Gateway { services }
+    }
+
+    /// Whether this Metadata request is answered from memory: its cluster id and topics are known.
+    fn is_light_metadata(&self, frame: &[u8]) -> bool {
+        if frame.len() > PEEK_BYTES_MAX || self.services.cluster.known_id().is_none() {
+            return false;
+        }
+        let Ok(Opened::Request { header, body, .. }) = frame::open(Bytes::copy_from_slice(frame)) else {
+            return false;
+        };
+        match frame::message::<MetadataRequest>(body) {
+            Ok(request) => metadata::is_in_memory(&self.services, header.api_version, &request),
+            Err(_) => false,
+        }
+    }
+
+    /// The table of handlers.
+    fn answer(&self, cx: &Context, api: ApiKey, body: Reader) -> Outcome {
+        match api {
+            ApiKey::Produce => run(cx, body, produce::handle),
+            ApiKey::Fetch => run(cx, body, fetch::handle),
+            ApiKey::ListOffsets => run(cx, body, list_offsets::handle),
+            ApiKey::Metadata => run(cx, body, metadata::handle),
+            ApiKey::FindCoordinator => run(cx, body, find_coordinator::handle),
+            ApiKey::ApiVersions => run(cx, body, api_versions::handle),
+            ApiKey::CreateTopics => run(cx, body, create_topics::handle),
+            ApiKey::DeleteTopics => run(cx, body, delete_topics::handle),
+            ApiKey::InitProducerId => run(cx, body, init_producer_id::handle),
+            ApiKey::OffsetForLeaderEpoch => run(cx, body, offset_for_leader_epoch::handle),
+            ApiKey::DescribeConfigs => run(cx, body, describe_configs::handle),
+            ApiKey::DescribeCluster => run(cx, body, describe_cluster::handle),
+            // Their handlers come with the groups and the offsets.
+            ApiKey::OffsetCommit
+            | ApiKey::OffsetFetch
+            | ApiKey::JoinGroup
+            | ApiKey::Heartbeat
+            | ApiKey::LeaveGroup
+            | ApiKey::SyncGroup
+            | ApiKey::DescribeGroups
+            | ApiKey::ListGroups
+            | ApiKey::DeleteGroups
+            | ApiKey::OffsetDelete => Outcome::Close,
+        }
+    }
+}
+
+impl Dispatch for Gateway {
+    fn kind(&self, frame: &[u8]) -> Kind {
+        match frame::peek_api(frame) {
+            Some(ApiKey::Produce) => Kind::Produce,
+            Some(ApiKey::ApiVersions | ApiKey::Heartbeat | ApiKey::FindCoordinator) => Kind::Light,
+            Some(ApiKey::DescribeCluster) if self.services.cluster.known_id().is_some() => Kind::Light,
+            Some(ApiKey::Metadata) if self.is_light_metadata(frame) => Kind::Light,
+            Some(_) => Kind::Heavy,
+            // Closed at once.
+            None => Kind::Light,
+        }
+    }
+
+    fn dispatch(&self, frame: Bytes, peer: IpAddr) -> Outcome {
+        let logger = &self.services.logger;
+        match frame::open(frame) {
+            Ok(Opened::Request { api, header, body }) => {
+                let now = self.services.clock.now();
+                let cx = Context { services: self.services.clone(), header, client_host: peer, now };
+                self.answer(&cx, api, body)
+            }
+            Ok(Opened::UnknownApiVersions { header }) => Outcome::Reply(api::unknown_api_versions(&header)),
+            Ok(Opened::Unserved { header }) => {
+                debug!(logger, "closed: this request is not served";
+                    "peer" => %peer, "key" => header.api_key, "version" => header.api_version);
+                Outcome::Close
+            }
+            Err(error) => {
+                debug!(logger, "closed: not a Kafka request"; "peer" => %peer, "error" => %error);
+                Outcome::Close
+            }
+        }
+    }
+}
+
+/// Decodes a request and has it answered.
+fn run<R: Request>(cx: &Context, body: Reader, handle: impl FnOnce(&Context, R) -> Outcome) -> Outcome {
+    match frame::message::<R>(body) {
+        Ok(request) => handle(cx, request),
+        Err(error) => {
+            debug!(cx.services.logger, "closed: the request does not decode"; "peer" => %cx.client_host,
+                "api" => R::KEY.name(), "version" => cx.header.api_version, "error" => %error);
+            Outcome::Close
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -125,7 +125,7 @@ impl Fault {
 
     fn refusal(refusal: Refusal) -> Fault {
         let record = refusal.record_index();
-        Fault { code: ErrorCode(refusal.code()), message: Some(refusal.to_string()), record }
+        Fault { code: ErrorCode::from_code(refusal.code()), message: Some(refusal.to_string()), record }
     }
 
     fn fill(self, row: &mut PartitionProduceResponse) {

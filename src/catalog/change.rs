@@ -1,0 +1,330 @@
+//! Topics made and removed: all streams or none.
+//!
+//! A topic's streams are made from the last partition down, and each is moved to a sequence range of its own before the
+//! next is made: nobody sees a topic before partition 0 is there and moved, and of several gateways that create one
+//! name exactly one gets all streams, since configurations with different topic ids exclude each other. Removal begins
+//! with partition 0. What a killed gateway leaves behind is therefore never whole; the next creation of that name
+//! removes it once it is too old to be under construction.
+
+use super::memory::Found;
+use super::streams::{self, CREATION_MS_MAX, PARTITIONS_MAX, Plan, Standing};
+use super::{Catalog, LOOK_TIMEOUT, Topic, names, settings};
+use crate::store::{Sequence, StoreError, StoreResult, StreamInfo};
+use crate::wire::Uuid;
+use slog::{debug, info, warn};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// What a topic is to be.
+#[derive(Clone, Debug, Default)]
+pub struct NewTopic {
+    pub name: String,
+    pub partitions: usize,
+    /// JetStream replicas of each stream.
+    pub replicas: u32,
+    /// By Kafka's names.
+    pub settings: BTreeMap<String, String>,
+}
+
+/// Why a topic was not made. The texts are for the user.
+#[derive(Clone, Debug, PartialEq)]
+pub enum CreateTopicError {
+    InvalidName(String),
+    InvalidPartitions(String),
+    InvalidReplication(String),
+    InvalidSetting(String),
+    Exists(String),
+    /// The server has no room for the streams.
+    NoRoom(String),
+    Store(StoreError),
+}
+
+impl fmt::Display for CreateTopicError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CreateTopicError::InvalidName(text)
+            | CreateTopicError::InvalidPartitions(text)
+            | CreateTopicError::InvalidReplication(text)
+            | CreateTopicError::InvalidSetting(text)
+            | CreateTopicError::Exists(text)
+            | CreateTopicError::NoRoom(text) => f.write_str(text),
+            CreateTopicError::Store(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for CreateTopicError {}
+
+impl From<StoreError> for CreateTopicError {
+    fn from(error: StoreError) -> Self {
+        CreateTopicError::Store(error)
+    }
+}
+
+/// Why a topic was not removed.
+#[derive(Clone, Debug, PartialEq)]
+pub enum DeleteTopicError {
+    /// There is no such topic.
+    Unknown,
+    Store(StoreError),
+}
+
+/// How often a call is tried that gets no answer; creating, purging and deleting may be repeated.
+const TRIES: usize = 3;
+
+/// How long one call may take.
+const CALL_TIMEOUT: Duration = Duration::from_secs(4);
+
+/// How long one stream may take to be made and moved. Well below `CREATION_MS_MAX`: who is slower gives up before others
+/// take the streams for left behind.
+const STREAM_TIMEOUT: Duration = Duration::from_millis(CREATION_MS_MAX as u64 / 3);
+
+/// How many failed creations are remembered for their left-overs.
+const FAILED_MAX: usize = 1_000;
+
+impl Catalog {
+    /// What is wrong with a topic to be made, as far as that can be told without the store.
+    pub fn validate(&self, new: &NewTopic) -> Result<(), CreateTopicError> {
+        if let Some(fault) = names::fault(&new.name) {
+            return Err(CreateTopicError::InvalidName(fault));
+        }
+        if new.partitions == 0 || new.partitions > PARTITIONS_MAX {
+            let text = format!("A topic has 1 to {PARTITIONS_MAX} partitions, not {}.", new.partitions);
+            return Err(CreateTopicError::InvalidPartitions(text));
+        }
+        match settings::fault(&new.settings) {
+            Some(fault) => Err(CreateTopicError::InvalidSetting(fault)),
+            None => Ok(()),
+        }
+    }
+
+    /// Makes a topic: all its streams, or none.
+    pub fn create(&self, new: NewTopic, deadline: Instant) -> Result<Arc<Topic>, CreateTopicError> {
+        self.validate(&new)?;
+        let _turn = self.take_turn(&new.name, deadline)?;
+        let exists = || CreateTopicError::Exists(format!("Topic '{}' already exists.", new.name));
+        if self.look(&new.name)?.is_some() {
+            return Err(exists());
+        }
+        self.remove_remains(&new.name, deadline)?;
+        let plan = Plan {
+            id: Uuid::random(),
+            name: new.name.clone(),
+            partitions: new.partitions,
+            replicas: new.replicas,
+            given: new.settings,
+        };
+        match self.make(&plan, deadline)? {
+            true => self.take_made(&plan),
+            // Another gateway was faster.
+            false => Err(exists()),
+        }
+    }
+
+    /// Removes the topic of that name, if it (still) has that id; `None` takes any.
+    pub fn delete(&self, name: &str, id: Option<Uuid>, deadline: Instant) -> Result<Arc<Topic>, DeleteTopicError> {
+        let fault = DeleteTopicError::Store;
+        if names::fault(name).is_some() {
+            return Err(DeleteTopicError::Unknown);
+        }
+        let _turn = self.take_turn(name, deadline).map_err(fault)?;
+        let topic = match self.look(name).map_err(fault)? {
+            Some(topic) if id.is_none_or(|id| id == topic.id) => topic,
+            _ => return Err(DeleteTopicError::Unknown),
+        };
+        for partition in 0..topic.partitions.len() {
+            let removed = self.remove_stream(name, partition, topic.id, deadline);
+            if let Err(error) = removed {
+                warn!(self.logger, "a topic could not be removed whole"; "topic" => name, "partition" => partition, "error" => %error);
+                self.remember_failed(topic.id);
+                self.invalidate(name);
+                return Err(DeleteTopicError::Store(error));
+            }
+            if partition == 0 {
+                let moment = self.memory.lock().expect("no holder panics").tick();
+                self.take_in(name, Found::Nothing, moment);
+            }
+        }
+        info!(self.logger, "topic removed"; "topic" => name, "id" => %topic.id);
+        Ok(topic)
+    }
+
+    /// Makes all streams of a plan, or gives false, with none made, if one of them is there already.
+    fn make(&self, plan: &Plan, deadline: Instant) -> Result<bool, CreateTopicError> {
+        for partition in (0..plan.partitions).rev() {
+            match self.make_stream(plan, partition, deadline) {
+                Ok(()) => {}
+                Err(error) => {
+                    debug!(self.logger, "a topic could not be created"; "topic" => &plan.name, "partition" => partition, "error" => %error);
+                    self.unmake(plan, partition);
+                    return match error {
+                        StoreError::StreamExists => Ok(false),
+                        error => Err(creation_error(error)),
+                    };
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// Makes one stream and moves it to a sequence range of its own.
+    fn make_stream(&self, plan: &Plan, partition: usize, deadline: Instant) -> StoreResult<()> {
+        let limit = deadline.min(self.clock.now().mono + STREAM_TIMEOUT);
+        let first = random_first();
+        let config = plan.config(partition, first, &self.defaults());
+        let made: StreamInfo = self.persist(limit, |call| self.store.stream_create(&config, call))?;
+        if made.state.last.next() >= first {
+            return Ok(());
+        }
+        // Who was held up for so long must not move a stream that others may already write to.
+        if self.clock.now().mono >= limit {
+            return Err(StoreError::NoAnswer);
+        }
+        self.persist(limit, |call| self.store.stream_purge(&made.name, Some(first), call))
+    }
+
+    /// Takes in what was made, after one more look: streams that took long may have been taken for left behind.
+    fn take_made(&self, plan: &Plan) -> Result<Arc<Topic>, CreateTopicError> {
+        let moment = self.memory.lock().expect("no holder panics").tick();
+        match self.examine(&plan.name)? {
+            Some(Standing::Whole(known)) if known.topic.id == plan.id => {
+                let topic = known.topic.clone();
+                self.take_in(&plan.name, Found::Whole(known), moment);
+                info!(self.logger, "topic created"; "topic" => &plan.name, "id" => %plan.id, "partitions" => plan.partitions);
+                Ok(topic)
+            }
+            _ => {
+                self.unmake(plan, 0);
+                Err(CreateTopicError::Store(StoreError::NoAnswer))
+            }
+        }
+    }
+
+    /// Removes what was made of a plan, from this partition on.
+    fn unmake(&self, plan: &Plan, from: usize) {
+        let deadline = self.clock.now().mono + LOOK_TIMEOUT;
+        for partition in from..plan.partitions {
+            if let Err(error) = self.remove_stream(&plan.name, partition, plan.id, deadline) {
+                warn!(self.logger, "a stream of a failed creation is left"; "topic" => &plan.name, "partition" => partition, "error" => %error);
+                self.remember_failed(plan.id);
+                return;
+            }
+        }
+    }
+
+    /// Removes a partition's stream if it belongs to the topic with this id. Nothing guards the deletion itself, so the
+    /// look is made right before.
+    fn remove_stream(&self, name: &str, partition: usize, id: Uuid, deadline: Instant) -> StoreResult<()> {
+        let stream = names::stream(name, partition);
+        self.persist(deadline, |call| match self.store.stream_info(&stream, call) {
+            Ok(info) => match streams::read(&info) {
+                Some(found) if found.id.is_none_or(|other| other == id) => {
+                    gone(self.store.stream_delete(&stream, call))
+                }
+                _ => Ok(()),
+            },
+            Err(error) => gone(Err(error)),
+        })
+    }
+
+    /// Removes the streams that a creation or removal cut short has left of a name that is no topic.
+    fn remove_remains(&self, name: &str, deadline: Instant) -> Result<(), CreateTopicError> {
+        let now = self.clock.now();
+        let infos = self.store.stream_list(&names::topic_subjects(name), deadline)?;
+        let remains: Vec<_> = infos.iter().filter_map(streams::read).filter(|found| found.topic == name).collect();
+        let failed = self.failed.lock().expect("no holder panics").clone();
+        let busy = remains.iter().any(|found| {
+            let ours = found.id.is_some_and(|id| failed.contains(&id));
+            !ours && streams::is_young(&found.created, now.wall_ms)
+        });
+        if busy {
+            let text = format!("Topic '{name}' already exists: it is being created or removed by another gateway.");
+            return Err(CreateTopicError::Exists(text));
+        }
+        for found in &remains {
+            info!(self.logger, "a stream that was left behind is removed"; "stream" => &found.stream, "topic" => name);
+            self.persist(deadline, |call| gone(self.store.stream_delete(&found.stream, call)))?;
+        }
+        Ok(())
+    }
+
+    /// Repeats a call that gets no answer.
+    fn persist<T>(&self, deadline: Instant, call: impl Fn(Instant) -> StoreResult<T>) -> StoreResult<T> {
+        let mut outcome = Err(StoreError::NoAnswer);
+        for _ in 0..TRIES {
+            let now = self.clock.now().mono;
+            if now >= deadline {
+                break;
+            }
+            outcome = call(deadline.min(now + CALL_TIMEOUT));
+            if !matches!(outcome, Err(StoreError::NoAnswer)) {
+                break;
+            }
+        }
+        outcome
+    }
+
+    fn remember_failed(&self, id: Uuid) {
+        let mut failed = self.failed.lock().expect("no holder panics");
+        if failed.len() < FAILED_MAX {
+            failed.insert(id);
+        }
+    }
+
+    /// Waits until nobody in this process changes this name; `Busy` when the time is up.
+    fn take_turn(&self, name: &str, deadline: Instant) -> StoreResult<Turn<'_>> {
+        let patience = deadline.saturating_duration_since(self.clock.now().mono);
+        let changing = self.changing.lock().expect("no holder panics");
+        let wait = self.changed.wait_timeout_while(changing, patience, |changing| changing.contains(name));
+        let (mut changing, outcome) = wait.expect("no holder panics");
+        if outcome.timed_out() {
+            return Err(StoreError::Busy);
+        }
+        changing.insert(name.to_owned());
+        Ok(Turn { catalog: self, name: name.to_owned() })
+    }
+}
+
+/// The right to change a name.
+struct Turn<'a> {
+    catalog: &'a Catalog,
+    name: String,
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.catalog.changing.lock().expect("no holder panics").remove(&self.name);
+        self.catalog.changed.notify_all();
+    }
+}
+
+/// What is not there needs no deletion.
+fn gone(outcome: StoreResult<()>) -> StoreResult<()> {
+    match outcome {
+        Err(StoreError::NoStream) => Ok(()),
+        outcome => outcome,
+    }
+}
+
+/// Where the sequences of a new stream begin: 40 random bits, and never near the 1 of streams that were not moved.
+fn random_first() -> Sequence {
+    let mut bytes = [0; 8];
+    getrandom::fill(&mut bytes).expect("the system has a random source");
+    Sequence((u64::from_le_bytes(bytes) >> 24) | 1 << 32)
+}
+
+/// JetStream's refusals in the user's terms.
+fn creation_error(error: StoreError) -> CreateTopicError {
+    /// Replicas are asked of a server that is no cluster.
+    const REPLICAS_NOT_SUPPORTED: u32 = 10074;
+    /// Too many streams, no room in memory, or no limits set for the account.
+    const LIMITS: [u32; 3] = [10027, 10028, 10120];
+    match error {
+        StoreError::NoSpace(text) => CreateTopicError::NoRoom(format!("The store has no room for this topic: {text}")),
+        StoreError::Refused { code: REPLICAS_NOT_SUPPORTED, text } => CreateTopicError::InvalidReplication(text),
+        StoreError::Refused { code, text } if LIMITS.contains(&code) => CreateTopicError::NoRoom(text),
+        error => CreateTopicError::Store(error),
+    }
+}

@@ -1,0 +1,546 @@
+//! Topics, their ids and settings, as they stand in JetStream.
+//!
+//! A topic is its streams, one a partition; nothing else says that it exists. The catalog keeps what it last saw in
+//! memory and learns of changes in three ways: JetStream's advisories, a slow poll, and a look at the store before an
+//! unknown topic is refused.
+
+mod change;
+mod flight;
+mod memory;
+pub mod names;
+pub mod settings;
+mod streams;
+
+pub use change::{CreateTopicError, DeleteTopicError, NewTopic};
+pub use streams::PARTITIONS_MAX;
+
+use crate::clock::Clock;
+use crate::config::{Config, Limit};
+use crate::store::{Sequence, ServerInfo, Store, StoreError, StoreResult};
+use crate::tasks::Tasks;
+use crate::wire::Uuid;
+use flight::Flights;
+use memory::{Found, Memory};
+use slog::{Logger, debug, warn};
+use std::collections::{BTreeMap, HashSet};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, RwLock};
+use std::time::Duration;
+use streams::{Known, Parts, Standing};
+
+/// The metadata key of a stream's topic id.
+pub const TOPIC_ID_KEY: &str = "kafka.topic.id";
+
+/// A topic as last seen in the store. Immutable; a change gives a new one.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Topic {
+    pub id: Uuid,
+    pub name: String,
+    /// By partition index, dense from 0.
+    pub partitions: Vec<PartitionPlace>,
+    pub settings: TopicSettings,
+}
+
+/// Where a partition's messages are.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PartitionPlace {
+    pub stream: String,
+    pub subject: String,
+    pub replicas: u32,
+}
+
+/// The settings that the log and the fetch path act on, resolved with defaults.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TopicSettings {
+    /// Those given for this topic, by Kafka's name, as text.
+    pub given: BTreeMap<String, String>,
+    /// Bytes of one batch as the client sent it.
+    pub max_message_bytes: usize,
+    /// LogAppendTime instead of CreateTime.
+    pub append_time: bool,
+    pub timestamp_before_ms_max: i64,
+    pub timestamp_after_ms_max: i64,
+    /// `cleanup.policy` contains compact: keys must not be null.
+    pub compacted: bool,
+    /// How long records are kept, in milliseconds since they were stored; -1: for ever.
+    pub retention_ms: i64,
+    /// What a partition may hold, in bytes; -1: no limit.
+    pub retention_bytes: i64,
+}
+
+impl Default for TopicSettings {
+    fn default() -> Self {
+        TopicSettings {
+            given: BTreeMap::new(),
+            max_message_bytes: 1_048_588,
+            append_time: false,
+            timestamp_before_ms_max: i64::MAX,
+            timestamp_after_ms_max: 3_600_000,
+            compacted: false,
+            retention_ms: -1,
+            retention_bytes: -1,
+        }
+    }
+}
+
+/// What holds for topics that say nothing else.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CatalogDefaults {
+    /// JetStream replicas of new streams.
+    pub replicas: u32,
+    /// -1: no limit.
+    pub retention_ms: i64,
+    /// Of a partition; -1: no limit.
+    pub retention_bytes: i64,
+    /// Of topics that are created without a count.
+    pub partitions: usize,
+    /// The largest batch that the server's max_payload can carry beside our headers.
+    pub carried_bytes_max: usize,
+}
+
+impl Default for CatalogDefaults {
+    fn default() -> Self {
+        CatalogDefaults {
+            replicas: 1,
+            retention_ms: 604_800_000,
+            retention_bytes: -1,
+            partitions: 1,
+            carried_bytes_max: usize::MAX,
+        }
+    }
+}
+
+impl CatalogDefaults {
+    pub fn of(config: &Config) -> Self {
+        let limit = |limit: Limit| match limit {
+            Limit::At(value) => value,
+            Limit::None => -1,
+        };
+        CatalogDefaults {
+            replicas: config.replicas,
+            retention_ms: limit(config.retention),
+            retention_bytes: limit(config.retention_bytes),
+            partitions: usize::try_from(config.default_partitions).unwrap_or(1).max(1),
+            carried_bytes_max: usize::MAX,
+        }
+    }
+
+    /// The default of `max.message.bytes`: Kafka's, or less where the server carries less.
+    pub fn message_bytes_max(&self) -> usize {
+        self.carried_bytes_max.min(1_048_588)
+    }
+
+    fn carried_by(mut self, server: &ServerInfo) -> Self {
+        if server.max_payload > 0 {
+            self.carried_bytes_max = server.max_payload.saturating_sub(HEADER_BYTES_MAX);
+        }
+        self
+    }
+}
+
+/// One partition's stream as the slow poll saw it.
+#[derive(Clone, Debug)]
+pub struct Sighting {
+    pub topic: Arc<Topic>,
+    pub partition: i32,
+    /// The stream's creation time: tells incarnations apart.
+    pub created: String,
+    pub last: Sequence,
+}
+
+/// What our own headers take of a message's max_payload, generously.
+const HEADER_BYTES_MAX: usize = 512;
+
+/// How often the store is listed: foreign writers and lost advisories are noticed after this long.
+const POLL_EVERY: Duration = Duration::from_secs(5);
+
+/// How long "there is no such topic" is believed: many clients ask for one missing topic many times a second.
+const ABSENCE_TRUSTED_FOR: Duration = Duration::from_secs(1);
+
+/// How long the store is left in peace after it could not be asked, where memory can answer.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// How long one look at the store may take.
+const LOOK_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How many topics that a listing does not show are asked for in vain before the others wait for the next listing: each
+/// may cost the whole `LOOK_TIMEOUT`.
+const FAILED_LOOKS_MAX: usize = 3;
+
+type DeleteListener = Box<dyn Fn(&Arc<Topic>) + Send + Sync>;
+type RefreshListener = Box<dyn Fn(&[Sighting]) + Send + Sync>;
+
+pub struct Catalog {
+    store: Arc<dyn Store>,
+    defaults: CatalogDefaults,
+    clock: Arc<dyn Clock>,
+    logger: Logger,
+    /// What was seen. Never held across a store call, nor while listeners run.
+    memory: Mutex<Memory>,
+    looks: Flights<String, Option<Arc<Topic>>>,
+    listings: Flights<(), ()>,
+    /// Names whose streams this process is making or removing, one change of a name at a time.
+    changing: Mutex<HashSet<String>>,
+    changed: Condvar,
+    /// Ids of topics whose creation failed here and whose streams could not all be removed.
+    failed: Mutex<HashSet<Uuid>>,
+    delete_listeners: RwLock<Vec<DeleteListener>>,
+    refresh_listeners: RwLock<Vec<RefreshListener>>,
+    /// Advisories arrive, so absence may be believed for a while.
+    subscribed: AtomicBool,
+}
+
+impl Catalog {
+    pub fn new(
+        store: Arc<dyn Store>,
+        defaults: CatalogDefaults,
+        clock: Arc<dyn Clock>,
+        logger: Logger,
+    ) -> Arc<Catalog> {
+        Arc::new(Catalog {
+            store,
+            defaults,
+            clock,
+            logger,
+            memory: Mutex::new(Memory::default()),
+            looks: Flights::new(),
+            listings: Flights::new(),
+            changing: Mutex::new(HashSet::new()),
+            changed: Condvar::new(),
+            failed: Mutex::new(HashSet::new()),
+            delete_listeners: RwLock::new(Vec::new()),
+            refresh_listeners: RwLock::new(Vec::new()),
+            subscribed: AtomicBool::new(false),
+        })
+    }
+
+    /// Subscribes to JetStream's advisories and begins the slow poll. Called once.
+    pub fn start(self: &Arc<Self>, tasks: Arc<dyn Tasks>) {
+        let catalog = Arc::downgrade(self);
+        let subscription = self.store.core_subscribe(
+            "$JS.EVENT.ADVISORY.STREAM.*.>",
+            Box::new(move |subject, _| {
+                if let Some(catalog) = catalog.upgrade() {
+                    catalog.advise(subject);
+                }
+            }),
+        );
+        match subscription {
+            Ok(()) => self.subscribed.store(true, Ordering::Release),
+            Err(error) => warn!(self.logger, "no advisories; topic changes are seen late"; "error" => %error),
+        }
+        let catalog = Arc::downgrade(self);
+        let next = tasks.clone();
+        tasks.spawn(Box::new(move || {
+            if let Some(catalog) = catalog.upgrade() {
+                catalog.poll(next);
+            }
+        }));
+    }
+
+    /// What holds for topics that say nothing else, with the server's present max_payload.
+    pub fn defaults(&self) -> CatalogDefaults {
+        self.defaults.carried_by(&self.store.info())
+    }
+
+    /// Runs when a topic was deleted, or was replaced by another of its name. It must not block for long.
+    pub fn on_delete(&self, listener: DeleteListener) {
+        self.delete_listeners.write().expect("no holder panics").push(listener);
+    }
+
+    /// Runs after each slow poll with all partitions seen.
+    pub fn on_refresh(&self, listener: RefreshListener) {
+        self.refresh_listeners.write().expect("no holder panics").push(listener);
+    }
+
+    /// The topic of that name: from memory, or after a look at the store. What is known is served also while the store
+    /// cannot be reached.
+    pub fn topic(&self, name: &str) -> StoreResult<Option<Arc<Topic>>> {
+        let now = self.clock.now().mono;
+        let doubted = {
+            let memory = self.memory.lock().expect("no holder panics");
+            match memory.topics.get(name) {
+                Some(entry) if !entry.needs_look(now) => return Ok(Some(entry.known.topic.clone())),
+                Some(entry) => Some(entry.known.topic.clone()),
+                None if self.may_trust_absence() && memory.is_absent(name, now) => return Ok(None),
+                None if names::fault(name).is_some() => return Ok(None),
+                None => None,
+            }
+        };
+        match (self.look_shared(name), doubted) {
+            (Ok(topic), _) => Ok(topic),
+            (Err(_), Some(topic)) => Ok(Some(topic)),
+            (Err(error), None) => Err(error),
+        }
+    }
+
+    /// The topic of that name as memory has it, never asking the store.
+    pub fn known(&self, name: &str) -> Option<Arc<Topic>> {
+        let memory = self.memory.lock().expect("no holder panics");
+        memory.topics.get(name).filter(|entry| entry.doubted.is_none()).map(|entry| entry.known.topic.clone())
+    }
+
+    /// The topic with that id: from memory, or after a listing of the store.
+    pub fn topic_by_id(&self, id: &Uuid) -> StoreResult<Option<Arc<Topic>>> {
+        if let Some(topic) = self.memory.lock().expect("no holder panics").by_id(id, self.clock.now().mono) {
+            return Ok(Some(topic));
+        }
+        let named = || self.memory.lock().expect("no holder panics").name_of(id);
+        let name = match named() {
+            Some(name) => Some(name),
+            None => {
+                self.list_if_older_than(ABSENCE_TRUSTED_FOR)?;
+                named()
+            }
+        };
+        match name {
+            Some(name) => Ok(self.topic(&name)?.filter(|topic| topic.id == *id)),
+            None => Ok(None),
+        }
+    }
+
+    /// All topics, by name: from memory once the store has been listed, which the slow poll repeats.
+    pub fn topics(&self) -> StoreResult<Vec<Arc<Topic>>> {
+        let listed = self.list_if_older_than(3 * POLL_EVERY);
+        let memory = self.memory.lock().expect("no holder panics");
+        if memory.listed.is_none() {
+            listed?;
+        }
+        let mut topics: Vec<_> = memory.topics.values().map(|entry| entry.known.topic.clone()).collect();
+        topics.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(topics)
+    }
+
+    /// Makes the next request for this topic look at the store: its stream is gone, or is another incarnation.
+    pub fn invalidate(&self, name: &str) {
+        let mut memory = self.memory.lock().expect("no holder panics");
+        let moment = memory.tick();
+        if let Some(entry) = memory.topics.get_mut(name) {
+            entry.doubted = Some(moment);
+        }
+    }
+
+    /// Lists the store and takes in what changed. What a listing merely does not show is asked for before it counts as
+    /// gone: a cluster leaves out streams without a leader.
+    pub fn refresh(&self) -> StoreResult<()> {
+        self.listings.share(&(), 2 * LOOK_TIMEOUT, || self.list()).outcome
+    }
+
+    /// Whether an advisory would have told of a topic created meanwhile.
+    fn may_trust_absence(&self) -> bool {
+        self.subscribed.load(Ordering::Acquire) && self.store.info().connected
+    }
+
+    fn list_if_older_than(&self, age: Duration) -> StoreResult<()> {
+        for _ in 0..2 {
+            let now = self.clock.now().mono;
+            {
+                let memory = self.memory.lock().expect("no holder panics");
+                let fresh = memory.listed.is_some_and(|at| now.duration_since(at) < age) && !memory.listing_stale;
+                let failed = memory.listed.is_some()
+                    && memory.listing_failed.is_some_and(|at| now.duration_since(at) < RETRY_AFTER);
+                if fresh || failed {
+                    return Ok(());
+                }
+            }
+            let shared = self.listings.share(&(), 2 * LOOK_TIMEOUT, || self.list());
+            shared.outcome?;
+            if shared.ours {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn poll(self: Arc<Self>, tasks: Arc<dyn Tasks>) {
+        if let Err(error) = self.refresh() {
+            debug!(self.logger, "the store could not be listed"; "error" => %error);
+        }
+        let catalog = Arc::downgrade(&self);
+        let next = tasks.clone();
+        tasks.spawn_at(
+            self.clock.now().mono + POLL_EVERY,
+            Box::new(move || {
+                if let Some(catalog) = catalog.upgrade() {
+                    catalog.poll(next);
+                }
+            }),
+        );
+    }
+
+    /// Takes in `$JS.EVENT.ADVISORY.STREAM.<what>.<stream>`. Runs on a reader thread.
+    fn advise(&self, subject: &str) {
+        let Some((what, stream)) =
+            subject.strip_prefix("$JS.EVENT.ADVISORY.STREAM.").and_then(|rest| rest.split_once('.'))
+        else {
+            return;
+        };
+        let Some((stem, _)) = names::parse_stream(stream) else {
+            return;
+        };
+        if !matches!(what, "CREATED" | "DELETED" | "UPDATED") {
+            return;
+        }
+        self.memory.lock().expect("no holder panics").advise(stem, what == "CREATED");
+    }
+
+    /// Looks at the store together with all who ask for this name meanwhile.
+    fn look_shared(&self, name: &str) -> StoreResult<Option<Arc<Topic>>> {
+        let share = || self.looks.share(&name.to_owned(), LOOK_TIMEOUT, || self.look(name));
+        let mut shared = share();
+        if !shared.ours && shared.outcome == Ok(None) {
+            // That look may have begun before the topic was created and we were asked; the next one has not.
+            shared = share();
+        }
+        if shared.outcome.is_err() {
+            let mut memory = self.memory.lock().expect("no holder panics");
+            if let Some(entry) = memory.topics.get_mut(name) {
+                entry.failed = Some(self.clock.now().mono);
+            }
+        }
+        shared.outcome
+    }
+
+    /// Looks at one topic's streams and takes in what is found.
+    fn look(&self, name: &str) -> StoreResult<Option<Arc<Topic>>> {
+        let began = self.memory.lock().expect("no holder panics").tick();
+        let found = match self.examine(name)? {
+            Some(Standing::Whole(known)) => Found::Whole(known),
+            Some(Standing::Part { .. }) => Found::Part,
+            None => Found::Nothing,
+        };
+        Ok(self.take_in(name, found, began))
+    }
+
+    /// What the streams of that name amount to, read at their leaders; `None`: there is not even a partition 0.
+    fn examine(&self, name: &str) -> StoreResult<Option<Standing>> {
+        let deadline = self.clock.now().mono + LOOK_TIMEOUT;
+        let zero = match self.store.stream_info(&names::stream(name, 0), deadline) {
+            Ok(info) => streams::read(&info).filter(|found| found.topic == name),
+            Err(StoreError::NoStream) => None,
+            Err(error) => return Err(error),
+        };
+        let Some(zero) = zero else {
+            return Ok(None);
+        };
+        let mut parts = Parts::from([(0, zero)]);
+        if let Standing::Whole(known) = self.assemble(&parts) {
+            if !known.legacy {
+                return Ok(Some(Standing::Whole(known)));
+            }
+        }
+        for info in self.store.stream_list(&names::topic_subjects(name), deadline)? {
+            if let Some(found) = streams::read(&info).filter(|found| found.topic == name && found.partition > 0) {
+                parts.insert(found.partition, found);
+            }
+        }
+        let missing = match self.assemble(&parts) {
+            Standing::Part { missing } if !missing.is_empty() => missing,
+            standing => return Ok(Some(standing)),
+        };
+        for partition in missing {
+            match self.store.stream_info(&names::stream(name, partition), deadline) {
+                Ok(info) => {
+                    if let Some(found) = streams::read(&info).filter(|found| found.topic == name) {
+                        parts.insert(partition, found);
+                    }
+                }
+                // One that is missing is enough to know that the topic is not whole.
+                Err(StoreError::NoStream) => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(Some(self.assemble(&parts)))
+    }
+
+    fn assemble(&self, parts: &Parts) -> Standing {
+        streams::assemble(parts, &self.defaults(), self.clock.now().wall_ms)
+    }
+
+    fn list(&self) -> StoreResult<()> {
+        let now = self.clock.now();
+        let (began, before): (u64, HashSet<String>) = {
+            let mut memory = self.memory.lock().expect("no holder panics");
+            memory.listing_stale = false;
+            (memory.tick(), memory.topics.keys().cloned().collect())
+        };
+        let listed = self.store.stream_list(names::ALL_SUBJECTS, now.mono + LOOK_TIMEOUT);
+        let infos = listed.inspect_err(|_| {
+            let mut memory = self.memory.lock().expect("no holder panics");
+            memory.listing_stale = true;
+            memory.listing_failed = Some(self.clock.now().mono);
+        })?;
+        let mut by_name: BTreeMap<String, Parts> = BTreeMap::new();
+        for found in infos.iter().filter_map(streams::read) {
+            by_name.entry(found.topic.clone()).or_default().insert(found.partition, found);
+        }
+        let mut whole = HashSet::new();
+        for (name, parts) in &by_name {
+            if let Standing::Whole(known) = self.assemble(parts) {
+                self.adopt(&known, parts);
+                whole.insert(name.clone());
+                self.take_in(name, Found::Whole(known), began);
+            }
+        }
+        let partly = by_name.keys().filter(|name| !before.contains(*name));
+        let mut failures = 0;
+        for name in before.iter().chain(partly).filter(|name| !whole.contains(*name)) {
+            if let Err(error) = self.look(name) {
+                debug!(self.logger, "a topic could not be looked at"; "topic" => name, "error" => %error);
+                failures += 1;
+                if failures >= FAILED_LOOKS_MAX {
+                    break;
+                }
+            }
+        }
+        let sightings = {
+            let mut memory = self.memory.lock().expect("no holder panics");
+            memory.listed = Some(now.mono);
+            memory.forget_absent(now.mono, 2 * POLL_EVERY);
+            memory.sightings(&whole)
+        };
+        for listener in self.refresh_listeners.read().expect("no holder panics").iter() {
+            listener(&sightings);
+        }
+        Ok(())
+    }
+
+    /// Writes the metadata that a topic of an older gateway lacks. Another gateway would write the same; what fails is
+    /// tried again at the next poll, and until then the derived id serves.
+    fn adopt(&self, known: &Known, parts: &Parts) {
+        let now = self.clock.now();
+        if !known.legacy || known.streams.iter().any(|(created, _)| streams::is_young(created, now.wall_ms)) {
+            return;
+        }
+        // Partition 0 last: it alone says how many partitions there are.
+        for part in parts.values().rev().filter(|part| part.id.is_none()) {
+            if part.partition >= known.topic.partitions.len() {
+                continue;
+            }
+            let config = part.adopted(&known.topic);
+            if let Err(error) = self.store.stream_update(&config, now.mono + LOOK_TIMEOUT) {
+                debug!(self.logger, "no metadata written"; "stream" => &part.stream, "error" => %error);
+                return;
+            }
+        }
+    }
+
+    /// Remembers what a look that began at `began` found, unless something newer is known; gives what holds now.
+    fn take_in(&self, name: &str, found: Found, began: u64) -> Option<Arc<Topic>> {
+        let (topic, gone) =
+            self.memory.lock().expect("no holder panics").take_in(name, found, began, self.clock.now().mono);
+        if let Some(gone) = gone {
+            self.tell_deleted(&gone);
+        }
+        topic
+    }
+
+    fn tell_deleted(&self, topic: &Arc<Topic>) {
+        for listener in self.delete_listeners.read().expect("no holder panics").iter() {
+            listener(topic);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

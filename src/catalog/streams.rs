@@ -1,0 +1,280 @@
+//! Topics as streams: the configuration of a partition's stream, and a topic put together from the streams found.
+//!
+//! Every stream carries its topic's name, id, partition and partition count in its metadata; what holds for the whole
+//! topic is read from partition 0. Streams of older gateways carry none: they are known by name and subject, and
+//! their topic's id is derived from its name and the creation of partition 0.
+
+use super::{CatalogDefaults, PartitionPlace, TOPIC_ID_KEY, Topic, names, settings};
+use crate::store::{Sequence, StreamInfo};
+use crate::wire::Uuid;
+use serde_json::{Map, Value, json};
+use sha2::{Digest, Sha256};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Most partitions of a topic: one stream each, and JetStream is advised to hold about a thousand replicated ones.
+pub const PARTITIONS_MAX: usize = 10_000;
+
+/// How long a topic may take to be created, in milliseconds. What is incomplete and older was left behind.
+pub const CREATION_MS_MAX: i64 = 30_000;
+
+/// No server's max_payload is larger: file storage refuses above 32 MiB.
+const MESSAGE_BYTES_MAX: usize = 32 << 20;
+
+/// JetStream's shortest max_age.
+const MAX_AGE_MS_MIN: i64 = 100;
+
+const TOPIC: &str = "kafka.topic";
+const PARTITION: &str = "kafka.partition";
+const PARTITIONS: &str = "kafka.partitions";
+/// The sequence that the stream's first message is given at least; see DESIGN, topic re-creation.
+const FIRST: &str = "kafka.first";
+const SETTING: &str = "kafka.config.";
+
+/// What a new topic is to be.
+#[derive(Clone, Debug)]
+pub(super) struct Plan {
+    pub id: Uuid,
+    pub name: String,
+    pub partitions: usize,
+    pub replicas: u32,
+    pub given: BTreeMap<String, String>,
+}
+
+impl Plan {
+    /// The configuration of one partition's stream, whose sequences begin at `first`.
+    pub fn config(&self, partition: usize, first: Sequence, defaults: &CatalogDefaults) -> Value {
+        let mut metadata = Map::new();
+        metadata.insert(TOPIC.to_owned(), json!(self.name));
+        metadata.insert(TOPIC_ID_KEY.to_owned(), json!(self.id.to_string()));
+        metadata.insert(PARTITION.to_owned(), json!(partition.to_string()));
+        metadata.insert(PARTITIONS.to_owned(), json!(self.partitions.to_string()));
+        metadata.insert(FIRST.to_owned(), json!(first.0.to_string()));
+        for (name, value) in &self.given {
+            metadata.insert(format!("{SETTING}{name}"), json!(value));
+        }
+        let settings = settings::resolve(self.given.clone(), defaults);
+        let max_age_ns = match settings.retention_ms {
+            ms if ms < 0 => 0,
+            ms => ms.max(MAX_AGE_MS_MIN).saturating_mul(1_000_000),
+        };
+        let max_bytes = match settings.retention_bytes {
+            bytes if bytes < 0 => -1,
+            // Room for one message at least, which may carry many batches: Kafka too keeps the segment it writes,
+            // however small the limit.
+            bytes => {
+                bytes.max(i64::try_from(defaults.carried_bytes_max.min(MESSAGE_BYTES_MAX)).unwrap_or(i64::MAX) + 65_536)
+            }
+        };
+        json!({
+            "name": names::stream(&self.name, partition),
+            "subjects": [names::subject(&self.name, partition)],
+            "retention": "limits",
+            "storage": "file",
+            "discard": "old",
+            "num_replicas": self.replicas,
+            "max_consumers": -1,
+            "max_msgs": -1,
+            "max_msgs_per_subject": -1,
+            "max_msg_size": -1,
+            "max_age": max_age_ns,
+            "max_bytes": max_bytes,
+            // Never longer than max_age, which the server asks for; nothing is told apart by message id.
+            "duplicate_window": MAX_AGE_MS_MIN * 1_000_000,
+            "allow_direct": true,
+            "deny_delete": false,
+            "deny_purge": false,
+            "metadata": metadata,
+        })
+    }
+}
+
+/// One partition as found in the store.
+#[derive(Clone, Debug)]
+pub(super) struct Found {
+    pub topic: String,
+    pub partition: usize,
+    /// `None`: made by an older gateway.
+    pub id: Option<Uuid>,
+    pub stream: String,
+    pub created: String,
+    pub last: Sequence,
+    partitions: Option<usize>,
+    first: Option<Sequence>,
+    config: Value,
+}
+
+/// The partition that this stream is; `None` for foreign streams.
+pub(super) fn read(info: &StreamInfo) -> Option<Found> {
+    let [subject] = info.config.get("subjects")?.as_array()?.as_slice() else {
+        return None;
+    };
+    let (stem, partition) = names::parse(&info.name, subject.as_str()?)?;
+    let topic = match info.metadata(TOPIC) {
+        Some(name) => Some(name.to_owned()).filter(|name| names::stem(name) == stem && names::fault(name).is_none())?,
+        None => names::of_stem(stem)?,
+    };
+    Some(Found {
+        topic,
+        partition,
+        id: info.metadata(TOPIC_ID_KEY).and_then(Uuid::parse).filter(|id| *id != Uuid::ZERO),
+        stream: info.name.clone(),
+        created: info.created.clone(),
+        last: info.state.last,
+        partitions: info.metadata(PARTITIONS).and_then(|count| count.parse().ok()),
+        first: info.metadata(FIRST).and_then(|first| first.parse().ok()).map(Sequence),
+        config: info.config.clone(),
+    })
+}
+
+/// What the streams found for one name amount to.
+pub(super) enum Standing {
+    Whole(Known),
+    /// Streams are there but not the topic: it is being created or deleted, or was left so.
+    Part {
+        /// Partitions of which no stream was found.
+        missing: Vec<usize>,
+    },
+}
+
+/// A whole topic and what its streams showed.
+#[derive(Clone, Debug)]
+pub(super) struct Known {
+    pub topic: Arc<Topic>,
+    /// By partition: when the stream was created, and its last sequence.
+    pub streams: Vec<(String, Sequence)>,
+    /// Made by an older gateway: its metadata should be written.
+    pub legacy: bool,
+}
+
+/// The streams of one topic, by partition.
+pub(super) type Parts = BTreeMap<usize, Found>;
+
+pub(super) fn assemble(parts: &Parts, defaults: &CatalogDefaults, now_ms: i64) -> Standing {
+    let Some(zero) = parts.get(&0) else {
+        return Standing::Part { missing: vec![0] };
+    };
+    let id = zero.id.unwrap_or_else(|| derived_id(&zero.topic, &zero.created));
+    let count = zero.partitions.unwrap_or_else(|| (0..).take_while(|index| parts.contains_key(index)).count());
+    if count == 0 || count > PARTITIONS_MAX {
+        return Standing::Part { missing: Vec::new() };
+    }
+    let missing: Vec<usize> = (0..count).filter(|index| !parts.contains_key(index)).collect();
+    let ours: Vec<&Found> = parts.range(..count).map(|(_, part)| part).collect();
+    let strange = ours.iter().any(|part| part.id.is_some_and(|other| other != id));
+    // Partition 0 is made last, and nobody may write to it before its sequence has been moved.
+    let moving = zero.first.is_some_and(|first| zero.last.next() < first) && is_young(&zero.created, now_ms);
+    if !missing.is_empty() || strange || moving {
+        return Standing::Part { missing };
+    }
+    let topic = Topic {
+        id,
+        name: zero.topic.clone(),
+        partitions: ours.iter().map(|part| part.place()).collect(),
+        settings: zero.settings(defaults),
+    };
+    Standing::Whole(Known {
+        topic: Arc::new(topic),
+        streams: ours.iter().map(|part| (part.created.clone(), part.last)).collect(),
+        legacy: ours.iter().any(|part| part.id.is_none()),
+    })
+}
+
+impl Found {
+    fn place(&self) -> PartitionPlace {
+        PartitionPlace {
+            stream: self.stream.clone(),
+            subject: names::subject(&self.topic, self.partition),
+            replicas: self.config["num_replicas"].as_u64().and_then(|n| u32::try_from(n).ok()).unwrap_or(1),
+        }
+    }
+
+    fn settings(&self, defaults: &CatalogDefaults) -> super::TopicSettings {
+        let given: BTreeMap<String, String> = match self.config["metadata"].as_object() {
+            Some(map) => map
+                .iter()
+                .filter_map(|(key, value)| Some((key.strip_prefix(SETTING)?.to_owned(), value.as_str()?.to_owned())))
+                .collect(),
+            None => BTreeMap::new(),
+        };
+        let mut settings = settings::resolve(given, defaults);
+        // The stream knows the limits that hold, also where another gateway's defaults made them.
+        if !settings.given.contains_key("retention.ms") {
+            settings.retention_ms =
+                self.config["max_age"].as_i64().filter(|ns| *ns > 0).map_or(-1, |ns| ns / 1_000_000);
+        }
+        if !settings.given.contains_key("retention.bytes") {
+            settings.retention_bytes = self.config["max_bytes"].as_i64().filter(|bytes| *bytes > 0).unwrap_or(-1);
+        }
+        settings
+    }
+
+    /// The configuration with the metadata that a stream of an older gateway lacks; all else stays as it is.
+    pub fn adopted(&self, topic: &Topic) -> Value {
+        let mut config = self.config.clone();
+        config["allow_direct"] = json!(true);
+        if !config["metadata"].is_object() {
+            config["metadata"] = json!({});
+        }
+        config["metadata"][TOPIC] = json!(topic.name);
+        config["metadata"][TOPIC_ID_KEY] = json!(topic.id.to_string());
+        config["metadata"][PARTITION] = json!(self.partition.to_string());
+        config["metadata"][PARTITIONS] = json!(topic.partitions.len().to_string());
+        config
+    }
+}
+
+/// Whether something created then may still be under construction. Clocks of gateways and servers are taken to agree
+/// within seconds.
+pub(super) fn is_young(created: &str, now_ms: i64) -> bool {
+    created_ms(created).is_some_and(|at| now_ms.saturating_sub(at) < CREATION_MS_MAX)
+}
+
+/// The id of a topic that was created without one: the same on every gateway.
+fn derived_id(name: &str, created: &str) -> Uuid {
+    let digest = Sha256::new().chain_update(name).chain_update([0]).chain_update(created).finalize();
+    let mut bytes = [0; 16];
+    bytes.iter_mut().zip(digest).for_each(|(to, from)| *to = from);
+    // As with random ids, the text must not start with a dash.
+    bytes[0] &= 0x7f;
+    Uuid(bytes)
+}
+
+/// Milliseconds since the epoch of an RFC 3339 time in UTC, as JetStream writes them.
+fn created_ms(text: &str) -> Option<i64> {
+    let (date, time) = text.strip_suffix('Z')?.split_once('T')?;
+    let mut date = date.split('-').map(|part| part.parse::<i64>().ok());
+    let (year, month, day) = (date.next()??, date.next()??, date.next()??);
+    let (clock, fraction) = time.split_once('.').unwrap_or((time, "0"));
+    let mut clock = clock.split(':').map(|part| part.parse::<i64>().ok());
+    let (hour, minute, second) = (clock.next()??, clock.next()??, clock.next()??);
+    let millis = format!("{:0<3}", fraction).get(..3)?.parse::<i64>().ok()?;
+    if !(1970..=9999).contains(&year) || !(1..=12).contains(&month) || !(1..=31).contains(&day) {
+        return None;
+    }
+    // Years are counted from March, so that the leap day is a year's last.
+    let (shifted_year, shifted_month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
+    let leap_days = shifted_year / 4 - shifted_year / 100 + shifted_year / 400;
+    let days = shifted_year * 365 + leap_days + (shifted_month * 153 + 2) / 5 + day - 1 - 719_468;
+    Some((((days * 24 + hour) * 60 + minute) * 60 + second) * 1000 + millis)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn creation_times_are_read() {
+        for (text, expected) in [
+            ("1970-01-01T00:00:00Z", Some(0)),
+            ("2000-02-29T12:34:56.789123456Z", Some(951_827_696_789)),
+            ("2024-03-01T00:00:00.5Z", Some(1_709_251_200_500)),
+            ("2026-11-29T23:25:10.1Z", Some(1_795_994_710_100)),
+            ("yesterday", None),
+            ("2024-13-01T00:00:00Z", None),
+            ("2024-03-01T00:00:00+01:00", None),
+        ] {
+            assert_eq!(created_ms(text), expected, "{text}");
+        }
+    }
+}
