@@ -179,9 +179,7 @@ impl Group {
     /// The client behind a parked request is gone.
     pub(super) fn abandon(&mut self, gone: Token, step: &mut Step) {
         let waits = |t: Option<Token>| t == Some(gone);
-        let Some(member) =
-            self.members.values_mut().find(|m| waits(m.awaiting_join) || waits(m.awaiting_sync))
-        else {
+        let Some(member) = self.members.values_mut().find(|m| waits(m.awaiting_join) || waits(m.awaiting_sync)) else {
             return;
         };
         member.touch(step.now);

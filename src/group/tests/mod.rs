@@ -55,11 +55,22 @@ impl Script {
     fn new() -> Script {
         let clock = ManualClock::new();
         let group = Group::new(clock.now());
-        let rules =
-            Rules { initial_rebalance_delay: Duration::from_secs(3), size_max: 100, stored_bytes_max: 100_000 };
+        let rules = Rules { initial_rebalance_delay: Duration::from_secs(3), size_max: 100, stored_bytes_max: 100_000 };
         let (clients, replies) = (BTreeMap::new(), HashMap::new());
         let line = String::new();
-        Script { clock, group, rules, clients, replies, next: 1, held: None, hold: false, stored: None, writes: 0, line }
+        Script {
+            clock,
+            group,
+            rules,
+            clients,
+            replies,
+            next: 1,
+            held: None,
+            hold: false,
+            stored: None,
+            writes: 0,
+            line,
+        }
     }
 
     /// join NAME [instance=I] [id=ID|id=none] [v=N] [session=D] [rebalance=D] [protocols=n:meta,…] [type=T]
