@@ -260,6 +260,3 @@ impl Offsets {
         }
     }
 }
-
-#[cfg(test)]
-mod tests;

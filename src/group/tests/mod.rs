@@ -2,6 +2,8 @@
 
 mod classic;
 mod members;
+mod rig;
+mod service;
 mod static_members;
 mod stored;
 
