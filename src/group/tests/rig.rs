@@ -1,0 +1,246 @@
+//! A service on the store in memory, with a clock and a worker pool that move only when told.
+
+use crate::clock::{Clock, ManualClock};
+use crate::config::GroupConfig;
+use crate::group::event::{Join, JoinReply, LeaveReply, Leaving, Protocol, Sender, Sync, SyncReply, Token};
+use crate::group::{Groups, Leases, OwnerId, Setup, fresh_member_id};
+use crate::offsets::{Committed, Offsets, Outcome, Slot, TopicPartition};
+use crate::promise::{Pending, promise, promises};
+use crate::protocol::error_code::ErrorCode;
+use crate::store::memory::MemoryStore;
+use crate::tasks::{Task, Tasks};
+use crate::wake::Wakeups;
+use bytes::Bytes;
+use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// Work that waits until the test has it done.
+#[derive(Default)]
+pub struct Queued {
+    soon: Mutex<VecDeque<Task>>,
+    timers: Mutex<Vec<(Instant, Task)>>,
+}
+
+impl Tasks for Queued {
+    fn spawn(&self, task: Task) {
+        self.soon.lock().expect("no holder panics").push_back(task);
+    }
+
+    fn spawn_at(&self, at: Instant, task: Task) {
+        self.timers.lock().expect("no holder panics").push((at, task));
+    }
+}
+
+impl Queued {
+    pub fn run(&self) {
+        loop {
+            let Some(task) = self.soon.lock().expect("no holder panics").pop_front() else { return };
+            task();
+        }
+    }
+
+    fn next_timer(&self) -> Option<Instant> {
+        self.timers.lock().expect("no holder panics").iter().map(|(at, _)| *at).min()
+    }
+
+    fn fire(&self, now: Instant) {
+        let due: Vec<Task> = {
+            let mut timers = self.timers.lock().expect("no holder panics");
+            timers.extract_if(.., |(at, _)| *at <= now).map(|(_, task)| task).collect()
+        };
+        due.into_iter().for_each(|task| task());
+    }
+}
+
+/// Which gateway processes the gateways of a test believe to be alive.
+#[derive(Default)]
+pub struct Living(pub Mutex<HashSet<String>>);
+
+impl Leases for Living {
+    fn is_live(&self, process: &str) -> bool {
+        self.0.lock().expect("no holder panics").contains(process)
+    }
+}
+
+/// What gateways share.
+pub struct World {
+    pub store: Arc<MemoryStore>,
+    pub clock: Arc<ManualClock>,
+    pub tasks: Arc<Queued>,
+    pub living: Arc<Living>,
+    pub settings: GroupConfig,
+}
+
+impl World {
+    pub fn new() -> World {
+        World {
+            store: Arc::new(MemoryStore::new()),
+            clock: Arc::new(ManualClock::new()),
+            tasks: Arc::new(Queued::default()),
+            living: Arc::new(Living::default()),
+            settings: GroupConfig::default(),
+        }
+    }
+
+    pub fn gateway(&self, name: &str) -> Gateway {
+        let offsets = Offsets::new(self.store.clone(), self.tasks.clone(), self.clock.clone(), 1);
+        let groups = Groups::new(Setup {
+            store: self.store.clone(),
+            offsets: offsets.clone(),
+            tasks: self.tasks.clone(),
+            clock: self.clock.clone(),
+            settings: self.settings.clone(),
+            replicas: 1,
+            owner: OwnerId(name.to_owned()),
+            leases: self.living.clone(),
+            logger: slog::Logger::root(slog::Discard, slog::o!()),
+        });
+        let wakeups = Arc::new(Wakeups::new());
+        Gateway { groups, offsets, wakeups, tasks: self.tasks.clone(), clock: self.clock.clone() }
+    }
+
+    pub fn run(&self) {
+        self.tasks.run();
+    }
+
+    pub fn sleep(&self, length: Duration) {
+        let until = self.clock.now().mono + length;
+        loop {
+            self.run();
+            let now = self.clock.now().mono;
+            let wake = self.tasks.next_timer().filter(|at| *at <= until).unwrap_or(until).max(now);
+            self.clock.advance(wake - now);
+            self.store.set_time(self.clock.now().wall_ms);
+            self.tasks.fire(wake);
+            self.run();
+            if wake == until && self.tasks.next_timer().is_none_or(|at| at > until) {
+                return;
+            }
+        }
+    }
+
+    pub fn deadline(&self) -> Instant {
+        self.clock.now().mono + Duration::from_secs(5)
+    }
+}
+
+pub struct Gateway {
+    pub groups: Arc<Groups>,
+    pub offsets: Arc<Offsets>,
+    wakeups: Arc<Wakeups>,
+    tasks: Arc<Queued>,
+    clock: Arc<ManualClock>,
+}
+
+impl Gateway {
+    pub fn join(&self, group: &str, name: &str, member_id: &str) -> (Pending<JoinReply>, Token) {
+        self.join_as(group, name, member_id, Duration::from_secs(10))
+    }
+
+    pub fn join_as(
+        &self,
+        group: &str,
+        name: &str,
+        member_id: &str,
+        session_timeout: Duration,
+    ) -> (Pending<JoinReply>, Token) {
+        let (kept, pending) = promise(&self.wakeups);
+        let join = Join {
+            member_id: member_id.to_owned(),
+            instance_id: None,
+            client_id: name.to_owned(),
+            client_host: "/127.0.0.1".to_owned(),
+            protocol_type: "consumer".to_owned(),
+            protocols: vec![Protocol { name: "range".to_owned(), metadata: subscription(&["t"]) }],
+            session_timeout,
+            rebalance_timeout: Duration::from_secs(60),
+            member_id_required: false,
+            can_skip_assignment: true,
+            reason: None,
+            fresh_member_id: fresh_member_id(name, None),
+        };
+        let token = self.groups.join(group, join, kept);
+        self.tasks.run();
+        (pending, token)
+    }
+
+    pub fn sync(&self, group: &str, member_id: &str, generation: i32, to: &[(&str, &str)]) -> Pending<SyncReply> {
+        let (kept, pending) = promise(&self.wakeups);
+        let assignments = to.iter().map(|(id, what)| ((*id).to_owned(), Bytes::from((*what).to_owned()))).collect();
+        let sender = sender(member_id, generation);
+        self.groups.sync(group, Sync { sender, protocol_type: None, protocol_name: None, assignments }, kept);
+        self.tasks.run();
+        pending
+    }
+
+    pub fn leave(&self, group: &str, member_id: &str) -> Pending<LeaveReply> {
+        let (kept, pending) = promise(&self.wakeups);
+        let leaving = Leaving { member_id: member_id.to_owned(), instance_id: None, reason: None };
+        self.groups.leave(group, vec![leaving], kept);
+        self.tasks.run();
+        pending
+    }
+
+    /// As the handler does it: from memory, or later.
+    pub fn heartbeat(&self, group: &str, member_id: &str, generation: i32) -> ErrorCode {
+        let sender = sender(member_id, generation);
+        if let Some(code) = self.groups.heartbeat(group, &sender) {
+            return code;
+        }
+        let (kept, pending) = promise(&self.wakeups);
+        self.groups.heartbeat_later(group, sender, kept);
+        self.tasks.run();
+        pending.take_one().flatten().expect("answered once the tasks have run")
+    }
+
+    pub fn begin_commit(&self, group: &str, who: (&str, i32), offsets: &[(i32, i64)]) -> Pending<Outcome> {
+        let (kept, pending) = promises(&self.wakeups, offsets.len());
+        let now = self.clock.now();
+        let commits = offsets.iter().zip(kept);
+        let commits = commits.map(|((partition, offset), kept)| {
+            (TopicPartition::new("t", *partition), committed(*offset, now.wall_ms), kept)
+        });
+        self.groups.commit(group, sender(who.0, who.1), commits.collect());
+        pending
+    }
+
+    pub fn commit(&self, group: &str, who: (&str, i32), offsets: &[(i32, i64)]) -> Vec<Outcome> {
+        let pending = self.begin_commit(group, who, offsets);
+        self.tasks.run();
+        pending.take().into_iter().map(|outcome| outcome.expect("answered once the tasks have run")).collect()
+    }
+
+    /// Partition and offset of all commits of the group.
+    pub fn offsets(&self, group: &str, deadline: Instant) -> BTreeMap<i32, i64> {
+        let slots = self.groups.committed(group, deadline).expect("the store answers");
+        let offset = |slot: &Slot| slot.committed().map_or(-1, |committed| committed.offset);
+        slots.iter().map(|(at, slot)| (at.partition, offset(slot))).collect()
+    }
+
+    pub fn delete(&self, group: &str) -> ErrorCode {
+        let (kept, pending) = promise(&self.wakeups);
+        self.groups.delete(group, kept);
+        self.tasks.run();
+        pending.take_one().flatten().expect("answered once the tasks have run")
+    }
+}
+
+pub fn committed(offset: i64, commit_ms: i64) -> Committed {
+    Committed { offset, leader_epoch: 0, metadata: String::new(), commit_ms, expire_ms: None, topic_id: None }
+}
+
+pub fn sender(member_id: &str, generation: i32) -> Sender {
+    Sender { member_id: member_id.to_owned(), instance_id: None, generation }
+}
+
+/// The metadata of a consumer that subscribes to these topics.
+fn subscription(topics: &[&str]) -> Bytes {
+    let mut bytes = vec![0, 1, 0, 0, 0, u8::try_from(topics.len()).expect("few")];
+    for topic in topics {
+        bytes.extend([0, u8::try_from(topic.len()).expect("short")]);
+        bytes.extend(topic.as_bytes());
+    }
+    bytes.extend([0xff; 4]);
+    bytes.into()
+}

@@ -1,1 +1,0 @@
-//! Committed offsets: one KV entry per group, topic and partition, written by compare-and-set.
