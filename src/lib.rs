@@ -5,6 +5,7 @@ pub mod catalog;
 pub mod clock;
 pub mod cluster;
 pub mod config;
+pub mod gateway;
 pub mod group;
 pub mod handlers;
 pub mod limits;

@@ -4,12 +4,15 @@ use crossbeam_channel::{Receiver, RecvTimeoutError};
 use hanzo_kafka::admin::Admin;
 use hanzo_kafka::clock::{Clock, SystemClock};
 use hanzo_kafka::config::Config;
-use hanzo_kafka::handlers::Dispatch;
+use hanzo_kafka::gateway::{self, Basis};
+use hanzo_kafka::handlers::Gateway;
 use hanzo_kafka::logging;
 use hanzo_kafka::metrics::Metrics;
 use hanzo_kafka::server::{self, Parts, Pool, Server, Settings};
 use hanzo_kafka::store::Store;
-use hanzo_kafka::tasks::Tasks;
+use hanzo_kafka::store::embedded::Embedded;
+use hanzo_kafka::store::gate::Gate;
+use hanzo_kafka::store::nats::{NatsOptions, NatsStore};
 use hanzo_kafka::wake::Wakeups;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -53,17 +56,27 @@ fn run(config: Config, logger: &Logger) -> Result<(), Box<dyn Error>> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let pool = Pool::start(config.workers, metrics.clone(), logger.clone())?;
     let config = Arc::new(config);
+    let (nats, embedded) = start_store(&config, logger)?;
+    let store_address = nats.address().to_owned();
+    let store: Arc<dyn Store> = Arc::new(Gate::new(nats, store_calls_max(&config)));
     let basis = Basis {
         config: config.clone(),
+        store: store.clone(),
         wakeups: wakeups.clone(),
         tasks: pool.clone(),
         clock: clock.clone(),
         logger: logger.clone(),
     };
-    let services = start_services(basis)?;
+    let services = Services { store, store_address, gateway: gateway::build(basis), embedded };
     let admin = Admin::start(&config.admin_host, config.admin_port, services.store.clone())?;
-    let parts =
-        Parts { pool: pool.clone(), dispatch: services.dispatch, wakeups, clock, metrics, logger: logger.clone() };
+    let parts = Parts {
+        pool: pool.clone(),
+        dispatch: services.gateway.clone(),
+        wakeups,
+        clock,
+        metrics,
+        logger: logger.clone(),
+    };
     let server = Server::start(Settings::from(&*config), parts)?;
 
     if wait_ready(&*services.store, &signals, logger) {
@@ -80,19 +93,9 @@ fn run(config: Config, logger: &Logger) -> Result<(), Box<dyn Error>> {
     let deadline = Instant::now() + STOP_MAX;
     admin.set_stopping();
     server.stop(deadline);
-    (services.stop)(deadline);
+    services.stop();
     pool.stop(deadline);
     Ok(())
-}
-
-/// What the services are built on.
-#[expect(dead_code, reason = "the store and the domain are joined to it in `start_services`")]
-struct Basis {
-    config: Arc<Config>,
-    wakeups: Arc<Wakeups>,
-    tasks: Arc<dyn Tasks>,
-    clock: Arc<dyn Clock>,
-    logger: Logger,
 }
 
 /// What answers requests, and the store below it.
@@ -100,15 +103,34 @@ struct Services {
     store: Arc<dyn Store>,
     /// For people: without passwords.
     store_address: String,
-    dispatch: Arc<dyn Dispatch>,
-    /// Writes down what is to be kept, gives up what is owned, ends an embedded nats-server. Runs after the last reply.
-    stop: Box<dyn FnOnce(Instant)>,
+    gateway: Arc<Gateway>,
+    embedded: Option<Embedded>,
 }
 
-/// Starts or connects the store, and builds the domain on it.
-fn start_services(basis: Basis) -> Result<Services, Box<dyn Error>> {
-    let Basis { config, wakeups: _, tasks: _, clock: _, logger: _ } = basis;
-    Err(format!("no store is built in for {}", config.pubsub_urls.join(", ")).into())
+impl Services {
+    /// Writes down what is to be kept, then ends an embedded nats-server. Comes after the last reply.
+    fn stop(self) {
+        self.gateway.services().logs.write_ends();
+        if let Some(embedded) = self.embedded {
+            embedded.stop();
+        }
+    }
+}
+
+/// Starts or connects the store.
+fn start_store(config: &Config, logger: &Logger) -> Result<(Arc<NatsStore>, Option<Embedded>), Box<dyn Error>> {
+    let embedded = config.embedded.as_ref().map(|settings| Embedded::start(settings, logger.clone())).transpose()?;
+    let urls = match &embedded {
+        Some(embedded) => vec![embedded.url()],
+        None => config.pubsub_urls.clone(),
+    };
+    let options = NatsOptions { urls, credentials: config.credentials.clone(), name: "hanzo-kafka".to_owned() };
+    Ok((NatsStore::connect(options, logger.clone())?, embedded))
+}
+
+/// At most half of the workers wait for the store at once: the others answer what needs no store.
+fn store_calls_max(config: &Config) -> usize {
+    (config.workers / 2).max(1)
 }
 
 /// Waits until the store answers; `false` if the process is to stop before.

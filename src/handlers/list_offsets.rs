@@ -12,7 +12,8 @@ use crate::limits::LIST_OFFSETS_MAX;
 use crate::log::{LogError, TimeQuery};
 use crate::protocol::error_code::ErrorCode;
 use crate::protocol::messages::list_offsets::{
-    ListOffsetsPartition, ListOffsetsPartitionResponse, ListOffsetsRequest, ListOffsetsResponse, ListOffsetsTopicResponse,
+    ListOffsetsPartition, ListOffsetsPartitionResponse, ListOffsetsRequest, ListOffsetsResponse,
+    ListOffsetsTopicResponse,
 };
 use crate::records::lookup::OffsetAndTimestamp;
 use std::time::Instant;
@@ -31,11 +32,15 @@ pub fn handle(cx: &Context, request: ListOffsetsRequest) -> Outcome {
         let found = named.topic(cx);
         let rows = topic.partitions.iter().map(|asked| {
             let row = ListOffsetsPartitionResponse { partition_index: asked.partition_index, ..Default::default() };
-            let looked = found.as_ref().map_err(|code| *code).and_then(|topic| look(cx, &named, topic, asked, deadline));
+            let looked =
+                found.as_ref().map_err(|code| *code).and_then(|topic| look(cx, &named, topic, asked, deadline));
             match looked {
-                Ok(Some(found)) => {
-                    ListOffsetsPartitionResponse { timestamp: found.timestamp, offset: found.offset, leader_epoch: 0, ..row }
-                }
+                Ok(Some(found)) => ListOffsetsPartitionResponse {
+                    timestamp: found.timestamp,
+                    offset: found.offset,
+                    leader_epoch: 0,
+                    ..row
+                },
                 Ok(None) => row,
                 Err(code) => ListOffsetsPartitionResponse { error_code: code.code(), ..row },
             }

@@ -20,7 +20,9 @@ use crate::catalog::Catalog;
 use crate::clock::{Clock, Now};
 use crate::cluster::Cluster;
 use crate::config::Config;
+use crate::group::Groups;
 use crate::log::Logs;
+use crate::offsets::Offsets;
 use crate::protocol::api::{self, ApiKey, Message, Request};
 use crate::protocol::frame::{self, Opened};
 use crate::protocol::header::RequestHeader;
@@ -89,6 +91,8 @@ pub struct Services {
     pub catalog: Arc<Catalog>,
     pub cluster: Arc<Cluster>,
     pub logs: Arc<Logs>,
+    pub groups: Arc<Groups>,
+    pub offsets: Arc<Offsets>,
     pub wakeups: Arc<Wakeups>,
     pub tasks: Arc<dyn Tasks>,
     pub clock: Arc<dyn Clock>,
@@ -121,6 +125,10 @@ const PEEK_BYTES_MAX: usize = 4096;
 impl Gateway {
     pub fn new(services: Arc<Services>) -> Gateway {
         Gateway { services }
+    }
+
+    pub fn services(&self) -> &Arc<Services> {
+        &self.services
     }
 
     /// Whether this Metadata request is answered from memory: its cluster id and topics are known.

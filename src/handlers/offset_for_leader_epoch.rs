@@ -7,7 +7,8 @@ use crate::handlers::{Context, Outcome};
 use crate::limits::LIST_OFFSETS_MAX;
 use crate::protocol::error_code::ErrorCode;
 use crate::protocol::messages::offset_for_leader_epoch::{
-    EpochEndOffset, OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse, OffsetForLeaderPartition, OffsetForLeaderTopicResult,
+    EpochEndOffset, OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse, OffsetForLeaderPartition,
+    OffsetForLeaderTopicResult,
 };
 
 pub fn handle(cx: &Context, request: OffsetForLeaderEpochRequest) -> Outcome {
@@ -28,7 +29,12 @@ pub fn handle(cx: &Context, request: OffsetForLeaderEpochRequest) -> Outcome {
     cx.reply(&OffsetForLeaderEpochResponse { throttle_time_ms: 0, topics })
 }
 
-fn end(cx: &Context, named: &Named, topic: &crate::catalog::Topic, asked: &OffsetForLeaderPartition) -> Result<Option<i64>, ErrorCode> {
+fn end(
+    cx: &Context,
+    named: &Named,
+    topic: &crate::catalog::Topic,
+    asked: &OffsetForLeaderPartition,
+) -> Result<Option<i64>, ErrorCode> {
     let log = partitions::log(cx, topic, asked.partition)?;
     partitions::check_epoch(asked.current_leader_epoch)?;
     if asked.leader_epoch != 0 {

@@ -17,7 +17,8 @@ use crate::log::{Append, Appended, LogError, PartitionLog};
 use crate::promise::{Pending, promises};
 use crate::protocol::error_code::ErrorCode;
 use crate::protocol::messages::produce::{
-    BatchIndexAndErrorMessage, PartitionProduceData, PartitionProduceResponse, ProduceRequest, ProduceResponse, TopicProduceResponse,
+    BatchIndexAndErrorMessage, PartitionProduceData, PartitionProduceResponse, ProduceRequest, ProduceResponse,
+    TopicProduceResponse,
 };
 use crate::records::batch::{BatchHeader, set_append_time, set_max_timestamp};
 use crate::records::validate::{ProduceRules, Refusal, validate_produce};
@@ -45,13 +46,21 @@ pub fn handle(cx: &Context, request: ProduceRequest) -> Outcome {
             let mut row = PartitionProduceResponse { index: data.index, base_offset: -1, ..Default::default() };
             match found.as_ref().map_err(|code| Fault::code(*code)).and_then(|topic| check(cx, topic, &data)) {
                 Ok((log, batch, header)) => {
-                    accepted.push(Accepted { at: (answer.responses.len(), rows.len()), log, batch: Some((batch, header)) });
+                    accepted.push(Accepted {
+                        at: (answer.responses.len(), rows.len()),
+                        log,
+                        batch: Some((batch, header)),
+                    });
                 }
                 Err(fault) => fault.fill(&mut row),
             }
             rows.push(row);
         }
-        answer.responses.push(TopicProduceResponse { name: topic.name, topic_id: topic.topic_id, partition_responses: rows });
+        answer.responses.push(TopicProduceResponse {
+            name: topic.name,
+            topic_id: topic.topic_id,
+            partition_responses: rows,
+        });
     }
     let deadline = cx.now.mono + wait;
     let (promises, pending) = promises(&cx.services.wakeups, accepted.len());
@@ -131,8 +140,9 @@ impl Fault {
     fn fill(self, row: &mut PartitionProduceResponse) {
         row.error_code = self.code.code();
         let batch_index_error_message = self.message.clone();
-        row.record_errors
-            .extend(self.record.map(|batch_index| BatchIndexAndErrorMessage { batch_index, batch_index_error_message }));
+        row.record_errors.extend(
+            self.record.map(|batch_index| BatchIndexAndErrorMessage { batch_index, batch_index_error_message }),
+        );
         row.error_message = self.message;
     }
 }

@@ -6,13 +6,13 @@
 use crate::limits::PRODUCERS_PER_SNAPSHOT_MAX;
 use crate::log::producers::Producers;
 use crate::sealed;
-use crate::store::{KvEntry, Sequence, Store, StoreError, StoreResult, kv_replace};
+use crate::store::{KvBucket, KvEntry, Sequence, Store, StoreError, StoreResult, kv_replace};
 use crate::wire::Uuid;
 use serde_json::{Value, json};
 use std::time::Instant;
 
 /// The bucket of end entries.
-pub const BUCKET: &str = "kafka-ends";
+const BUCKET: &str = "kafka-ends";
 
 /// How often a write that another gateway's came before is merged and tried again.
 const ATTEMPTS_MAX: u32 = 8;
@@ -51,9 +51,16 @@ pub fn key(topic_id: Uuid, index: i32) -> String {
     format!("{topic_id}.{index}")
 }
 
-/// Reads the entry at the leader; `None` where there never was one.
-pub fn read(store: &dyn Store, key: &str, deadline: Instant) -> StoreResult<Option<EndEntry>> {
-    parse(&store.kv_get(BUCKET, key, deadline)?)
+/// Reads the entry at the leader; `None` where there never was one. Makes the bucket where there is none.
+pub fn read(store: &dyn Store, replicas: u32, key: &str, deadline: Instant) -> StoreResult<Option<EndEntry>> {
+    let found = match store.kv_get(BUCKET, key, deadline) {
+        Err(StoreError::NoStream) => {
+            store.kv_ensure(&KvBucket { name: BUCKET.to_owned(), replicas, max_age_ms: None }, deadline)?;
+            store.kv_get(BUCKET, key, deadline)?
+        }
+        found => found?,
+    };
+    parse(&found)
 }
 
 /// Writes `entry`, merged with what stands there: each number only grows. Gives the ceiling that stands afterwards.

@@ -16,7 +16,6 @@ mod turn;
 mod tests;
 
 pub use append::Append;
-pub use end::BUCKET as ENDS_BUCKET;
 pub use partition::{PartitionLog, View};
 pub use read::Read;
 pub use time::TimeQuery;
@@ -125,6 +124,7 @@ pub(crate) struct Shared {
     ticks: Arc<Ticks>,
     metrics: LogMetrics,
     process: String,
+    replicas: u32,
     writes: AtomicU64,
     /// Told the topic's name when its stream is found missing.
     on_missing: Box<dyn Fn(&str) + Send + Sync>,
@@ -187,12 +187,14 @@ pub struct LogParts {
     pub logger: slog::Logger,
     /// Random per process: part of every writer header and tick.
     pub process: String,
+    /// JetStream replicas of the bucket of log ends.
+    pub replicas: u32,
     pub on_missing: Box<dyn Fn(&str) + Send + Sync>,
 }
 
 impl Logs {
     pub fn new(parts: LogParts) -> Arc<Logs> {
-        let LogParts { store, tasks, clock, wakeups, logger, process, on_missing } = parts;
+        let LogParts { store, tasks, clock, wakeups, logger, process, replicas, on_missing } = parts;
         let ticks = Ticks::new(store.clone(), tasks.clone(), clock.clone(), process.clone());
         let shared = Arc::new(Shared {
             store,
@@ -204,6 +206,7 @@ impl Logs {
             ticks,
             metrics: LogMetrics::default(),
             process,
+            replicas,
             writes: AtomicU64::new(0),
             on_missing,
         });

@@ -393,7 +393,7 @@ impl Loan {
             return Err(LogError::Gone);
         }
         let end_key = end::key(log.key.0, log.key.1);
-        let entry = end::read(store, &end_key, deadline)?;
+        let entry = end::read(store, log.shared.replicas, &end_key, deadline)?;
         let known = entry.clone().unwrap_or_default();
         let anchored = entry.is_some() && known.sequence <= info.state.last;
         self.tail = Tail {

@@ -13,6 +13,7 @@ pub use value::{Committed, Slot, TopicPartition};
 use crate::clock::Clock;
 use crate::store::{self, KvBucket, KvEntry, Sequence, Store, StoreError, StoreResult, keys, kv_message};
 use crate::tasks::Tasks;
+use crate::wire::Uuid;
 use commit::Waiting;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
@@ -123,12 +124,15 @@ impl Offsets {
         Ok(Removal { removed, left: total - removed })
     }
 
-    /// Removes all commits, of every group, for a topic that is deleted. How many there were.
-    pub fn delete_topic(&self, topic: &str, deadline: Instant) -> StoreResult<usize> {
+    /// Removes all commits, of every group, for a topic that is deleted, but not what is committed for another topic of
+    /// that name meanwhile. How many there were.
+    pub fn delete_topic(&self, topic: &str, id: Uuid, deadline: Instant) -> StoreResult<usize> {
         let entries = self.entries(&format!("*.{}.*", keys::token(topic)), deadline)?;
         let picked = entries.into_iter().filter_map(|(key, entry)| {
             let (group, at) = value::parse_key(&key)?;
-            Some((group, at, entry.revision))
+            let slot = value::decode(entry.value.as_ref(), entry.stored_ms);
+            let of_another = slot.committed().and_then(|committed| committed.topic_id).is_some_and(|other| other != id);
+            (!of_another).then_some((group, at, entry.revision))
         });
         self.delete(picked.collect(), deadline)
     }

@@ -366,7 +366,7 @@ fn b026_a_deleted_topic_takes_all_commits_with_it() {
     let gateway = world.gateway("one");
     gateway.commit("g", ("", -1), &[(0, 5)]);
     gateway.commit("h", ("", -1), &[(0, 6)]);
-    assert_eq!(gateway.offsets.delete_topic("t", world.deadline()), Ok(2));
+    assert_eq!(gateway.offsets.delete_topic("t", Uuid::ZERO, world.deadline()), Ok(2));
     assert_eq!(gateway.offsets("g", world.deadline()), [].into());
     assert_eq!(world.gateway("two").offsets("h", world.deadline()), [].into());
     // Commits for the topic's successor are taken under the new revision.

@@ -12,7 +12,7 @@ use crate::promise::{Pending, promise};
 use crate::records::batch::{BatchHeader, walk};
 use crate::records::build::BatchBuilder;
 use crate::store::memory::MemoryStore;
-use crate::store::{KvBucket, Sequence, Store};
+use crate::store::{Sequence, Store};
 use crate::tasks::{Task, Tasks};
 use crate::wake::Wakeups;
 use crate::wire::Uuid;
@@ -58,8 +58,6 @@ struct Gateway {
 impl World {
     fn new() -> World {
         let store = Arc::new(MemoryStore::new());
-        let bucket = KvBucket { name: crate::log::ENDS_BUCKET.to_owned(), replicas: 1, max_age_ms: None };
-        store.kv_ensure(&bucket, Instant::now()).expect("made");
         let place = PartitionPlace { stream: STREAM.to_owned(), subject: SUBJECT.to_owned(), replicas: 1 };
         let topic = Topic {
             id: Uuid::random(),
@@ -89,6 +87,7 @@ impl World {
             wakeups: wakeups.clone(),
             logger: slog::Logger::root(slog::Discard, slog::o!()),
             process: Uuid::random().to_string(),
+            replicas: 1,
             on_missing: Box::new(|_| ()),
         });
         let log = logs.partition(&self.topic, 0).expect("there is one");

@@ -92,6 +92,7 @@ pub struct NatsStore {
     writes: Arc<Requester>,
     reads: Requester,
     control: Requester,
+    address: String,
     budget: read::Budget,
     /// Messages that may only be read at the leader.
     poisoned: Mutex<read::Poisoned>,
@@ -109,6 +110,7 @@ impl NatsStore {
             writes: Arc::new(start("nats-pub")?),
             reads: start("nats-get")?,
             control: start("nats-ctl")?,
+            address: options.urls.iter().map(|url| servers::without_password(url)).collect::<Vec<_>>().join(","),
             budget: read::Budget::new(),
             poisoned: Mutex::default(),
             level: Mutex::default(),
@@ -140,6 +142,11 @@ impl NatsStore {
             Some(Refusal::TooOld { server, version }) => Err(NatsError::TooOld { server, version }),
             _ => Ok(()),
         }
+    }
+
+    /// The servers' URLs without passwords, for people.
+    pub fn address(&self) -> &str {
+        &self.address
     }
 
     /// Connections whose server hung and which were left behind with their threads.

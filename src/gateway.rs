@@ -1,0 +1,103 @@
+//! Joins the domain to a store: what `main` starts, and what a test may start in its own process.
+
+use crate::catalog::{Catalog, CatalogDefaults};
+use crate::clock::Clock;
+use crate::cluster::Cluster;
+use crate::config::Config;
+use crate::group::{Alone, Groups, OwnerId, Setup};
+use crate::handlers::{Gateway, Services};
+use crate::limits::STORE_CALL_MAX;
+use crate::log::{LogParts, Logs};
+use crate::offsets::Offsets;
+use crate::store::Store;
+use crate::tasks::Tasks;
+use crate::wake::Wakeups;
+use slog::{Logger, debug};
+use std::sync::Arc;
+use std::time::Instant;
+
+/// What a gateway is built on.
+pub struct Basis {
+    pub config: Arc<Config>,
+    pub store: Arc<dyn Store>,
+    pub wakeups: Arc<Wakeups>,
+    pub tasks: Arc<dyn Tasks>,
+    pub clock: Arc<dyn Clock>,
+    pub logger: Logger,
+}
+
+/// Builds the domain and begins its timers. Nothing is asked of the store before the first request, so that a store that
+/// is away at start is no error.
+pub fn build(basis: Basis) -> Arc<Gateway> {
+    let Basis { config, store, wakeups, tasks, clock, logger } = basis;
+    let catalog = Catalog::new(store.clone(), CatalogDefaults::of(&config), clock.clone(), logger.clone());
+    let cluster = Arc::new(Cluster::new(store.clone(), &config, clock.clone(), logger.clone()));
+    let missing = Arc::downgrade(&catalog);
+    let logs = Logs::new(LogParts {
+        store: store.clone(),
+        tasks: tasks.clone(),
+        clock: clock.clone(),
+        wakeups: wakeups.clone(),
+        logger: logger.clone(),
+        process: cluster.process_id().to_owned(),
+        replicas: config.replicas,
+        on_missing: Box::new(move |name| {
+            if let Some(catalog) = missing.upgrade() {
+                catalog.invalidate(name);
+            }
+        }),
+    });
+    let offsets = Offsets::new(store.clone(), tasks.clone(), clock.clone(), config.replicas);
+    let owner = OwnerId(cluster.process_id().to_owned());
+    let groups = Groups::new(Setup {
+        store: store.clone(),
+        offsets: offsets.clone(),
+        tasks: tasks.clone(),
+        clock: clock.clone(),
+        settings: config.groups.clone(),
+        replicas: config.replicas,
+        leases: Arc::new(Alone(owner.clone())),
+        owner,
+        logger: logger.clone(),
+    });
+    let services = Services {
+        config,
+        store,
+        catalog,
+        cluster,
+        logs,
+        groups,
+        offsets,
+        wakeups,
+        tasks: tasks.clone(),
+        clock,
+        logger,
+    };
+    follow_topics(&services);
+    services.catalog.start(tasks);
+    services.groups.start();
+    Arc::new(Gateway::new(Arc::new(services)))
+}
+
+/// Lets logs and offsets know what becomes of topics.
+fn follow_topics(services: &Services) {
+    let (logs, offsets) = (services.logs.clone(), services.offsets.clone());
+    let (tasks, logger) = (services.tasks.clone(), services.logger.clone());
+    services.catalog.on_delete(Box::new(move |topic| {
+        logs.forget(topic.id);
+        let (logs, offsets, topic, logger) = (logs.clone(), offsets.clone(), topic.clone(), logger.clone());
+        tasks.spawn(Box::new(move || {
+            logs.forget_ends(&topic, Instant::now() + STORE_CALL_MAX);
+            // Commits carry the topic's id: one that stays behind is not taken for one of a later topic of that name.
+            if let Err(error) = offsets.delete_topic(&topic.name, topic.id, Instant::now() + STORE_CALL_MAX) {
+                debug!(logger, "commits of a deleted topic stay behind"; "topic" => &topic.name, "error" => %error);
+            }
+        }));
+    }));
+    let logs = services.logs.clone();
+    services.catalog.on_refresh(Box::new(move |seen| {
+        for sighting in seen {
+            logs.observe(sighting.topic.id, sighting.partition, sighting.last);
+        }
+    }));
+}
