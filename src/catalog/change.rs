@@ -105,10 +105,13 @@ impl Catalog {
         self.validate(&new)?;
         let _turn = self.take_turn(&new.name, deadline)?;
         let exists = || CreateTopicError::Exists(format!("Topic '{}' already exists.", new.name));
-        if self.look(&new.name)?.is_some() {
-            return Err(exists());
+        match self.look(&new.name) {
+            Ok(Some(_)) => return Err(exists()),
+            Ok(None) => self.remove_remains(&new.name, deadline)?,
+            // A stream without a leader stays where it is, and will be in the way.
+            Err(StoreError::Unavailable) => {}
+            Err(error) => return Err(error.into()),
         }
-        self.remove_remains(&new.name, deadline)?;
         let plan = Plan {
             id: Uuid::random(),
             name: new.name.clone(),
@@ -158,11 +161,13 @@ impl Catalog {
                 Ok(()) => {}
                 Err(error) => {
                     debug!(self.logger, "a topic could not be created"; "topic" => &plan.name, "partition" => partition, "error" => %error);
+                    // The stream in the way is somebody else's; of any other failure it is not known what was done.
+                    if error == StoreError::StreamExists {
+                        self.unmake(plan, partition + 1);
+                        return Ok(false);
+                    }
                     self.unmake(plan, partition);
-                    return match error {
-                        StoreError::StreamExists => Ok(false),
-                        error => Err(creation_error(error)),
-                    };
+                    return Err(creation_error(error));
                 }
             }
         }
@@ -232,7 +237,11 @@ impl Catalog {
     /// Removes the streams that a creation or removal cut short has left of a name that is no topic.
     fn remove_remains(&self, name: &str, deadline: Instant) -> Result<(), CreateTopicError> {
         let now = self.clock.now();
-        let infos = self.store.stream_list(&names::topic_subjects(name), deadline)?;
+        let infos = match self.store.stream_list(&names::topic_subjects(name), deadline) {
+            // A stream of this name has no leader, since it is just being made or its servers are away. It stays.
+            Err(StoreError::Unavailable) => return Ok(()),
+            listed => listed?,
+        };
         let remains: Vec<_> = infos.iter().filter_map(streams::read).filter(|found| found.topic == name).collect();
         let failed = self.failed.lock().expect("no holder panics").clone();
         let busy = remains.iter().any(|found| {

@@ -492,7 +492,8 @@ fn a_stream_without_a_leader_is_not_a_deleted_topic() {
         b.catalog.invalidate("t");
         cluster.clock.advance(Duration::from_secs(2));
         assert_eq!(b.topic("t"), Some(topic.clone()));
-        assert!(matches!(b.create("t", 2), Err(CreateTopicError::Store(StoreError::Unavailable))));
+        assert!(matches!(b.create("t", 2), Err(CreateTopicError::Exists(_))));
+        assert!(matches!(b.create("t", 4), Err(CreateTopicError::Exists(_))));
         b.store.leave_alone();
         b.store.unlisted.lock().expect("no holder panics").clear();
     }
