@@ -2,7 +2,7 @@
 
 mod classic;
 mod members;
-mod rig;
+pub mod rig;
 mod service;
 mod static_members;
 mod stored;

@@ -10,6 +10,7 @@ use crate::protocol::error_code::ErrorCode;
 use crate::store::memory::MemoryStore;
 use crate::tasks::{Task, Tasks};
 use crate::wake::Wakeups;
+use crate::wire::Uuid;
 use bytes::Bytes;
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -37,6 +38,22 @@ impl Queued {
         loop {
             let Some(task) = self.soon.lock().expect("no holder panics").pop_front() else { return };
             task();
+        }
+    }
+
+    /// Lets time pass, doing what is due on the way.
+    pub fn sleep(&self, clock: &ManualClock, length: Duration) {
+        let until = clock.now().mono + length;
+        loop {
+            self.run();
+            let now = clock.now().mono;
+            let wake = self.next_timer().filter(|at| *at <= until).unwrap_or(until).max(now);
+            clock.advance(wake - now);
+            self.fire(wake);
+            self.run();
+            if wake == until && self.next_timer().is_none_or(|at| at > until) {
+                return;
+            }
         }
     }
 
@@ -105,19 +122,9 @@ impl World {
     }
 
     pub fn sleep(&self, length: Duration) {
-        let until = self.clock.now().mono + length;
-        loop {
-            self.run();
-            let now = self.clock.now().mono;
-            let wake = self.tasks.next_timer().filter(|at| *at <= until).unwrap_or(until).max(now);
-            self.clock.advance(wake - now);
-            self.store.set_time(self.clock.now().wall_ms);
-            self.tasks.fire(wake);
-            self.run();
-            if wake == until && self.tasks.next_timer().is_none_or(|at| at > until) {
-                return;
-            }
-        }
+        self.store.set_time(self.clock.now().wall_ms);
+        self.tasks.sleep(&self.clock, length);
+        self.store.set_time(self.clock.now().wall_ms);
     }
 
     pub fn deadline(&self) -> Instant {
@@ -227,7 +234,14 @@ impl Gateway {
 }
 
 pub fn committed(offset: i64, commit_ms: i64) -> Committed {
-    Committed { offset, leader_epoch: 0, metadata: String::new(), commit_ms, expire_ms: None, topic_id: None }
+    Committed {
+        offset,
+        leader_epoch: 0,
+        metadata: String::new(),
+        commit_ms,
+        expire_ms: None,
+        topic_id: Some(Uuid([1; 16])),
+    }
 }
 
 pub fn sender(member_id: &str, generation: i32) -> Sender {

@@ -1,14 +1,16 @@
 //! The service on a store: what is stored when, restarts, failures, several gateways, expiry.
 
-use super::rig::{Gateway, World};
+use super::rig::{Gateway, World, committed, sender};
 use crate::group::BUCKET;
 use crate::group::state::State;
-use crate::offsets::{self, CommitError, TopicPartition};
+use crate::offsets::{self, CommitError, Committed, TopicPartition};
 use crate::promise::Pending;
 use crate::protocol::error_code::ErrorCode;
 use crate::store::memory::{Outage, PublishFault};
 use crate::store::{Sequence, Store, StoreError, kv_replace};
+use crate::wire::Uuid;
 use std::fmt::Debug;
+use std::sync::Arc;
 use std::time::Duration;
 
 const GROUPS: &str = "$KV.kafka-groups.>";
@@ -361,14 +363,27 @@ fn b117_a_simple_consumers_commits_expire_by_their_own_age() {
 }
 
 #[test]
-fn b026_a_deleted_topic_takes_all_commits_with_it() {
+fn b026_a_deleted_topic_takes_all_commits_with_it_but_not_its_successors() {
     let world = World::new();
     let gateway = world.gateway("one");
     gateway.commit("g", ("", -1), &[(0, 5)]);
-    gateway.commit("h", ("", -1), &[(0, 6)]);
-    assert_eq!(gateway.offsets.delete_topic("t", Uuid::ZERO, world.deadline()), Ok(2));
+    gateway.commit("h", ("", -1), &[(0, 6), (1, 7)]);
+    world.store.publish_foreign("$KV.kafka-consumer-offsets.old.t.0", "42").expect("stored");
+    // The topic was made again, and its new self committed on, before the old commits are cleared away.
+    let (meant, successor) = (Uuid([1; 16]), Uuid([2; 16]));
+    let at = TopicPartition::new("t", 1);
+    let (kept, pending) = crate::promise::promises(&Arc::new(crate::wake::Wakeups::new()), 1);
+    let newer = Committed { topic_id: Some(successor), ..committed(3, 0) };
+    gateway.groups.commit("h", sender("", -1), vec![(at, newer, kept.into_iter().next().expect("one"))]);
+    world.run();
+    assert!(pending.is_complete());
+
+    assert_eq!(gateway.offsets.delete_topic("t", meant, world.deadline()), Ok(3));
     assert_eq!(gateway.offsets("g", world.deadline()), [].into());
-    assert_eq!(world.gateway("two").offsets("h", world.deadline()), [].into());
+    assert_eq!(gateway.offsets("h", world.deadline()), [(1, 3)].into());
+    let after = world.gateway("two");
+    assert_eq!(after.offsets("h", world.deadline()), [(1, 3)].into());
+    assert_eq!(after.offsets("old", world.deadline()), [].into());
     // Commits for the topic's successor are taken under the new revision.
     assert_eq!(gateway.commit("g", ("", -1), &[(0, 1)]), [Ok(())]);
     assert_eq!(gateway.offsets("g", world.deadline()), [(0, 1)].into());

@@ -3,9 +3,8 @@
 mod topics;
 
 use super::*;
-use crate::catalog::CatalogDefaults;
 use crate::clock::ManualClock;
-use crate::log::LogParts;
+use crate::gateway::{Basis, build};
 use crate::protocol::error_code::ErrorCode;
 use crate::protocol::messages::api_versions::{ApiVersionsRequest, ApiVersionsResponse};
 use crate::protocol::messages::create_topics::{CreatableTopic, CreatableTopicResult, CreateTopicsRequest};
@@ -32,7 +31,7 @@ impl Tasks for NoTasks {
 }
 
 struct Rig {
-    gateway: Gateway,
+    gateway: Arc<Gateway>,
     store: Arc<MemoryStore>,
     clock: Arc<ManualClock>,
 }
@@ -49,31 +48,16 @@ impl Rig {
     fn over(store: Arc<MemoryStore>, configure: impl FnOnce(&mut Config)) -> Rig {
         let mut config = Config { node_id: 3, advertised_host: "kafka.example".to_owned(), ..Default::default() };
         configure(&mut config);
-        let logger = Logger::root(slog::Discard, o!());
         let clock = Arc::new(ManualClock::new());
-        let (tasks, wakeups) = (Arc::new(NoTasks), Arc::new(Wakeups::new()));
-        let catalog = Catalog::new(store.clone(), CatalogDefaults::of(&config), clock.clone(), logger.clone());
-        catalog.start(tasks.clone());
-        let logs = Logs::new(LogParts {
-            store: store.clone(),
-            tasks: tasks.clone(),
-            wakeups: wakeups.clone(),
-            logger: logger.clone(),
-            process: "test".to_owned(),
-            on_missing: Box::new(|_| ()),
-        });
-        let services = Services {
-            cluster: Arc::new(Cluster::new(store.clone(), &config, clock.clone(), logger.clone())),
+        let gateway = build(Basis {
             config: Arc::new(config),
             store: store.clone(),
-            catalog,
-            logs,
-            wakeups,
-            tasks,
+            wakeups: Arc::new(Wakeups::new()),
+            tasks: Arc::new(NoTasks),
             clock: clock.clone(),
-            logger,
-        };
-        Rig { gateway: Gateway::new(Arc::new(services)), store, clock }
+            logger: Logger::root(slog::Discard, o!()),
+        });
+        Rig { gateway, store, clock }
     }
 
     /// The frame that answers; `None` where the connection is closed.
