@@ -233,7 +233,7 @@ impl Groups {
             let nonce = Uuid::random().to_string();
             let value = record::encode(&group, &self.label(ready.epoch, &nonce));
             after.push(After::Write(Write { value, nonce, expected: ready.revision }));
-            ready.busy = Some(Busy::Writing { next: group, held: effects.replies });
+            ready.busy = Some(Busy::Writing { next: Box::new(group), held: effects.replies });
         } else {
             ready.committed = group;
             after.extend(ready.address(effects.replies).into_iter().map(|(to, reply)| After::Reply(to, reply)));
@@ -310,7 +310,7 @@ impl Groups {
         if let Phase::Ready(ready) = &mut cell.lock().phase {
             ready.revision = revision;
             if let Some(Busy::Writing { next, held }) = ready.busy.take() {
-                ready.committed = next;
+                ready.committed = *next;
                 replies = ready.address(held);
             }
         }

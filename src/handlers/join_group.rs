@@ -17,6 +17,7 @@ use crate::protocol::error_code::ErrorCode;
 use crate::protocol::messages::join_group::{
     JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse, JoinGroupResponseMember,
 };
+use bytes::Bytes;
 use std::time::Duration;
 
 /// What a join may wait beyond its rebalance timeout: other members' timeouts can be longer, and a new member's first join
@@ -32,7 +33,9 @@ pub fn handle(cx: &Context, request: JoinGroupRequest) -> Outcome {
     let client_id = cx.header.client_id.clone().unwrap_or_default();
     let session_timeout = millis(request.session_timeout_ms);
     let rebalance_timeout = if version == 0 { session_timeout } else { millis(request.rebalance_timeout_ms) };
-    let protocol = |p: JoinGroupRequestProtocol| Protocol { name: p.name, metadata: p.metadata };
+    // Copied: it is kept for long, and must not keep the whole frame.
+    let protocol =
+        |p: JoinGroupRequestProtocol| Protocol { name: p.name, metadata: Bytes::copy_from_slice(&p.metadata) };
     let join = Join {
         fresh_member_id: fresh_member_id(&client_id, request.group_instance_id.as_deref()),
         member_id: request.member_id.clone(),

@@ -9,7 +9,8 @@ use super::{Context, Outcome};
 use crate::group::event::{Sender, Sync, SyncReply};
 use crate::promise::promise;
 use crate::protocol::error_code::ErrorCode;
-use crate::protocol::messages::sync_group::{SyncGroupRequest, SyncGroupResponse};
+use crate::protocol::messages::sync_group::{SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse};
+use bytes::Bytes;
 use std::time::Duration;
 
 /// Members that do not sync are removed after the rebalance timeout, which ends this wait; this is for what nobody thought of.
@@ -22,6 +23,8 @@ pub fn handle(cx: &Context, request: SyncGroupRequest) -> Outcome {
     if cx.header.api_version >= PROTOCOL_FROM && nameless {
         return reply(cx, SyncReply::refused(ErrorCode::INCONSISTENT_GROUP_PROTOCOL));
     }
+    // Copied: it is kept for long, and must not keep the whole frame.
+    let assignment = |a: SyncGroupRequestAssignment| (a.member_id, Bytes::copy_from_slice(&a.assignment));
     let sync = Sync {
         sender: Sender {
             member_id: request.member_id,
@@ -30,7 +33,7 @@ pub fn handle(cx: &Context, request: SyncGroupRequest) -> Outcome {
         },
         protocol_type: request.protocol_type,
         protocol_name: request.protocol_name,
-        assignments: request.assignments.into_iter().map(|a| (a.member_id, a.assignment)).collect(),
+        assignments: request.assignments.into_iter().map(assignment).collect(),
     };
     let (kept, pending) = promise(&cx.services.wakeups);
     let token = cx.services.groups.sync(&request.group_id, sync, kept);
