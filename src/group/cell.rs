@@ -47,7 +47,7 @@ pub(super) struct Ready {
 /// Why events have to wait.
 pub(super) enum Busy {
     /// The state after an event is being stored; its replies are held until then.
-    Writing { next: Group, held: Vec<(Token, Reply)> },
+    Writing { next: Box<Group>, held: Vec<(Token, Reply)> },
     /// The group and its commits are being removed.
     Deleting,
 }
@@ -130,11 +130,7 @@ impl Request {
 
     /// Whether the request need not wait for the end of a write.
     pub fn overtakes(&self, busy: &Busy) -> bool {
-        match (self, busy) {
-            (Request::Heartbeat(..), _) => true,
-            (Request::Commit(_), Busy::Writing { .. }) => true,
-            _ => false,
-        }
+        matches!((self, busy), (Request::Heartbeat(..), _) | (Request::Commit(_), Busy::Writing { .. }))
     }
 }
 

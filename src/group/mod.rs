@@ -241,4 +241,4 @@ pub fn fresh_member_id(client_id: &str, instance_id: Option<&str>) -> String {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -88,13 +88,12 @@ impl Groups {
 
     /// Reads the group and makes it ours by a write. `None`: there is no such group, and nobody who waits would make it.
     fn claim(&self, cell: &Cell) -> Result<Option<Ready>, ErrorCode> {
-        let nonce = Uuid::random().to_string();
         for _ in 0..CLAIM_ATTEMPTS_MAX {
             let deadline = self.deadline();
             let entry = self.read(&cell.key, deadline).map_err(|error| self.unreadable(cell, &error))?;
             let now = self.clock.now();
-            let (group, label) = match entry.value.as_ref().map(|value| record::decode(value, now)) {
-                Some(Some((group, label))) => (group, Some(label)),
+            let (group, owner) = match entry.value.as_ref().map(|value| record::decode(value, now)) {
+                Some(Some((group, label))) => (group, label.owner),
                 Some(None) => {
                     // Members join again by themselves; that is better than a group that can never be used again.
                     error!(self.logger, "a group's stored state is damaged, it begins anew"; "group" => &cell.group);
@@ -103,11 +102,7 @@ impl Groups {
                 None if !cell.lock().queue.iter().any(Request::creates) => return Ok(None),
                 None => (Group::new(now), None),
             };
-            let owner = label.as_ref().and_then(|label| label.owner.clone());
             let epoch = owner.as_ref().map_or(0, |owner| owner.epoch);
-            if label.is_some_and(|label| label.nonce == nonce) {
-                return Ok(Some(Ready::new(group, entry.revision, epoch)));
-            }
             let is_other = owner.as_ref().is_some_and(|owner| owner.gateway != self.owner.0);
             if is_other && owner.is_some_and(|owner| self.leases.is_live(&owner.gateway)) {
                 return Err(ErrorCode::NOT_COORDINATOR);
@@ -115,11 +110,11 @@ impl Groups {
             if is_other {
                 self.offsets.forget(&cell.group);
             }
-            let label = self.label(epoch + 1, &nonce);
+            let label = self.label(epoch + 1, &Uuid::random().to_string());
             let message = kv_message(BUCKET, &cell.key, Some(record::encode(&group, &label)), entry.revision);
             match store::publish(&*self.store, message, deadline) {
                 Ok(ack) => return Ok(Some(Ready::new(group, ack.sequence, epoch + 1))),
-                // Somebody was faster, or the answer was lost: the next read tells.
+                // Somebody was faster, or the answer was lost: the next read tells. A claim of ours is simply repeated.
                 Err(StoreError::WrongLast(_) | StoreError::NoAnswer) => {}
                 Err(error) => return Err(self.unreadable(cell, &error)),
             }
@@ -233,7 +228,7 @@ impl Groups {
             let nonce = Uuid::random().to_string();
             let value = record::encode(&group, &self.label(ready.epoch, &nonce));
             after.push(After::Write(Write { value, nonce, expected: ready.revision }));
-            ready.busy = Some(Busy::Writing { next: group, held: effects.replies });
+            ready.busy = Some(Busy::Writing { next: Box::new(group), held: effects.replies });
         } else {
             ready.committed = group;
             after.extend(ready.address(effects.replies).into_iter().map(|(to, reply)| After::Reply(to, reply)));
@@ -310,7 +305,7 @@ impl Groups {
         if let Phase::Ready(ready) = &mut cell.lock().phase {
             ready.revision = revision;
             if let Some(Busy::Writing { next, held }) = ready.busy.take() {
-                ready.committed = next;
+                ready.committed = *next;
                 replies = ready.address(held);
             }
         }

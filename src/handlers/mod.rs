@@ -2,19 +2,30 @@
 
 pub mod api_versions;
 mod authorized;
+mod awaited;
 pub mod create_topics;
+pub mod delete_groups;
 pub mod delete_topics;
 pub mod describe_cluster;
 pub mod describe_configs;
+pub mod describe_groups;
 pub mod errors;
 pub mod fetch;
 pub mod find_coordinator;
+pub mod heartbeat;
 pub mod init_producer_id;
+pub mod join_group;
+pub mod leave_group;
+pub mod list_groups;
 pub mod list_offsets;
 pub mod metadata;
+pub mod offset_commit;
+pub mod offset_delete;
+pub mod offset_fetch;
 pub mod offset_for_leader_epoch;
 mod partitions;
 pub mod produce;
+pub mod sync_group;
 
 use crate::catalog::Catalog;
 use crate::clock::{Clock, Now};
@@ -160,17 +171,16 @@ impl Gateway {
             ApiKey::OffsetForLeaderEpoch => run(cx, body, offset_for_leader_epoch::handle),
             ApiKey::DescribeConfigs => run(cx, body, describe_configs::handle),
             ApiKey::DescribeCluster => run(cx, body, describe_cluster::handle),
-            // Their handlers come with the groups and the offsets.
-            ApiKey::OffsetCommit
-            | ApiKey::OffsetFetch
-            | ApiKey::JoinGroup
-            | ApiKey::Heartbeat
-            | ApiKey::LeaveGroup
-            | ApiKey::SyncGroup
-            | ApiKey::DescribeGroups
-            | ApiKey::ListGroups
-            | ApiKey::DeleteGroups
-            | ApiKey::OffsetDelete => Outcome::Close,
+            ApiKey::OffsetCommit => run(cx, body, offset_commit::handle),
+            ApiKey::OffsetFetch => run(cx, body, offset_fetch::handle),
+            ApiKey::JoinGroup => run(cx, body, join_group::handle),
+            ApiKey::Heartbeat => run(cx, body, heartbeat::handle),
+            ApiKey::LeaveGroup => run(cx, body, leave_group::handle),
+            ApiKey::SyncGroup => run(cx, body, sync_group::handle),
+            ApiKey::DescribeGroups => run(cx, body, describe_groups::handle),
+            ApiKey::ListGroups => run(cx, body, list_groups::handle),
+            ApiKey::DeleteGroups => run(cx, body, delete_groups::handle),
+            ApiKey::OffsetDelete => run(cx, body, offset_delete::handle),
         }
     }
 }
@@ -222,5 +232,7 @@ fn run<R: Request>(cx: &Context, body: Reader, handle: impl FnOnce(&Context, R) 
     }
 }
 
+#[cfg(test)]
+mod group_tests;
 #[cfg(test)]
 mod tests;

@@ -233,6 +233,18 @@ fn heartbeats_commits_and_syncs_are_checked() {
 }
 
 #[test]
+fn a_commit_keeps_the_session_alive() {
+    with_two(
+        "sleep 9s beating=b
+         commit a = 0
+         sleep 9s beating=b
+         heartbeat a = 0
+         sleep 10s beating=b
+         heartbeat a = 25",
+    );
+}
+
+#[test]
 fn a_follower_that_joins_unchanged_gets_the_present_generation() {
     with_two(
         "join b

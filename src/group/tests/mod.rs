@@ -1,8 +1,9 @@
 //! Group tests are scripts with a manual clock: `join a`, `sleep 3s`, `expect join a generation=1 leader=a`.
 
 mod classic;
+mod crowd;
 mod members;
-mod rig;
+pub mod rig;
 mod service;
 mod static_members;
 mod stored;

@@ -10,8 +10,10 @@ use crate::protocol::error_code::ErrorCode;
 use crate::store::memory::MemoryStore;
 use crate::tasks::{Task, Tasks};
 use crate::wake::Wakeups;
+use crate::wire::Uuid;
 use bytes::Bytes;
 use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -40,16 +42,82 @@ impl Queued {
         }
     }
 
+    /// Lets time pass, doing what is due on the way.
+    pub fn sleep(&self, clock: &ManualClock, length: Duration) {
+        let until = clock.now().mono + length;
+        loop {
+            self.run();
+            let now = clock.now().mono;
+            let wake = self.next_timer().filter(|at| *at <= until).unwrap_or(until).max(now);
+            clock.advance(wake - now);
+            self.fire(wake);
+            self.run();
+            if wake == until && self.next_timer().is_none_or(|at| at > until) {
+                return;
+            }
+        }
+    }
+
     fn next_timer(&self) -> Option<Instant> {
         self.timers.lock().expect("no holder panics").iter().map(|(at, _)| *at).min()
     }
 
     fn fire(&self, now: Instant) {
-        let due: Vec<Task> = {
-            let mut timers = self.timers.lock().expect("no holder panics");
-            timers.extract_if(.., |(at, _)| *at <= now).map(|(_, task)| task).collect()
-        };
+        let due = take_due(&mut self.timers.lock().expect("no holder panics"), now);
         due.into_iter().for_each(|task| task());
+    }
+}
+
+fn take_due(timers: &mut Vec<(Instant, Task)>, now: Instant) -> Vec<Task> {
+    let (due, rest) = std::mem::take(timers).into_iter().partition(|(at, _)| *at <= now);
+    *timers = rest;
+    let due: Vec<(Instant, Task)> = due;
+    due.into_iter().map(|(_, task)| task).collect()
+}
+
+/// A worker pool of real threads, whose timers go by the manual clock.
+pub struct Workers {
+    soon: crossbeam_channel::Sender<Task>,
+    timers: Mutex<Vec<(Instant, Task)>>,
+    stopped: AtomicBool,
+}
+
+impl Workers {
+    pub fn start(count: usize, clock: Arc<ManualClock>) -> Arc<Workers> {
+        let (soon, tasks) = crossbeam_channel::unbounded::<Task>();
+        let workers = Arc::new(Workers { soon, timers: Mutex::default(), stopped: AtomicBool::new(false) });
+        for _ in 0..count {
+            let (tasks, workers, clock) = (tasks.clone(), workers.clone(), clock.clone());
+            std::thread::spawn(move || {
+                while !workers.stopped.load(Ordering::Relaxed) {
+                    if let Ok(task) = tasks.recv_timeout(Duration::from_millis(1)) {
+                        task();
+                    }
+                    for task in workers.due(clock.now().mono) {
+                        task();
+                    }
+                }
+            });
+        }
+        workers
+    }
+
+    pub fn stop(&self) {
+        self.stopped.store(true, Ordering::Relaxed);
+    }
+
+    fn due(&self, now: Instant) -> Vec<Task> {
+        take_due(&mut self.timers.lock().expect("no holder panics"), now)
+    }
+}
+
+impl Tasks for Workers {
+    fn spawn(&self, task: Task) {
+        let _ = self.soon.send(task);
+    }
+
+    fn spawn_at(&self, at: Instant, task: Task) {
+        self.timers.lock().expect("no holder panics").push((at, task));
     }
 }
 
@@ -84,11 +152,16 @@ impl World {
     }
 
     pub fn gateway(&self, name: &str) -> Gateway {
-        let offsets = Offsets::new(self.store.clone(), self.tasks.clone(), self.clock.clone(), 1);
+        self.gateway_on(name, self.tasks.clone())
+    }
+
+    /// A gateway whose work is done elsewhere.
+    pub fn gateway_on(&self, name: &str, tasks: Arc<dyn Tasks>) -> Gateway {
+        let offsets = Offsets::new(self.store.clone(), tasks.clone(), self.clock.clone(), 1);
         let groups = Groups::new(Setup {
             store: self.store.clone(),
             offsets: offsets.clone(),
-            tasks: self.tasks.clone(),
+            tasks,
             clock: self.clock.clone(),
             settings: self.settings.clone(),
             replicas: 1,
@@ -105,19 +178,9 @@ impl World {
     }
 
     pub fn sleep(&self, length: Duration) {
-        let until = self.clock.now().mono + length;
-        loop {
-            self.run();
-            let now = self.clock.now().mono;
-            let wake = self.tasks.next_timer().filter(|at| *at <= until).unwrap_or(until).max(now);
-            self.clock.advance(wake - now);
-            self.store.set_time(self.clock.now().wall_ms);
-            self.tasks.fire(wake);
-            self.run();
-            if wake == until && self.tasks.next_timer().is_none_or(|at| at > until) {
-                return;
-            }
-        }
+        self.store.set_time(self.clock.now().wall_ms);
+        self.tasks.sleep(&self.clock, length);
+        self.store.set_time(self.clock.now().wall_ms);
     }
 
     pub fn deadline(&self) -> Instant {
@@ -194,6 +257,15 @@ impl Gateway {
         pending.take_one().flatten().expect("answered once the tasks have run")
     }
 
+    /// A heartbeat whose answer nobody looks at.
+    pub fn heartbeat_now_or_later(&self, group: &str, member_id: &str, generation: i32) {
+        let sender = sender(member_id, generation);
+        if self.groups.heartbeat(group, &sender).is_none() {
+            let (kept, _) = promise(&self.wakeups);
+            self.groups.heartbeat_later(group, sender, kept);
+        }
+    }
+
     pub fn begin_commit(&self, group: &str, who: (&str, i32), offsets: &[(i32, i64)]) -> Pending<Outcome> {
         let (kept, pending) = promises(&self.wakeups, offsets.len());
         let now = self.clock.now();
@@ -227,7 +299,14 @@ impl Gateway {
 }
 
 pub fn committed(offset: i64, commit_ms: i64) -> Committed {
-    Committed { offset, leader_epoch: 0, metadata: String::new(), commit_ms, expire_ms: None, topic_id: None }
+    Committed {
+        offset,
+        leader_epoch: 0,
+        metadata: String::new(),
+        commit_ms,
+        expire_ms: None,
+        topic_id: Some(Uuid([1; 16])),
+    }
 }
 
 pub fn sender(member_id: &str, generation: i32) -> Sender {

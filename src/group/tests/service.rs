@@ -1,14 +1,16 @@
 //! The service on a store: what is stored when, restarts, failures, several gateways, expiry.
 
-use super::rig::{Gateway, World};
+use super::rig::{Gateway, World, committed, sender};
 use crate::group::BUCKET;
 use crate::group::state::State;
-use crate::offsets::{self, CommitError, TopicPartition};
+use crate::offsets::{self, CommitError, Committed, TopicPartition};
 use crate::promise::Pending;
 use crate::protocol::error_code::ErrorCode;
 use crate::store::memory::{Outage, PublishFault};
 use crate::store::{Sequence, Store, StoreError, kv_replace};
+use crate::wire::Uuid;
 use std::fmt::Debug;
+use std::sync::Arc;
 use std::time::Duration;
 
 const GROUPS: &str = "$KV.kafka-groups.>";
@@ -114,6 +116,24 @@ fn events_wait_for_a_write_and_heartbeats_do_not() {
 }
 
 #[test]
+fn a_heartbeat_during_a_write_counts_after_it() {
+    let world = World::new();
+    let gateway = world.gateway("one");
+    let id = stable(&world, &gateway, "g");
+    let (b, _) = gateway.join("g", "b", "");
+    let (a, _) = gateway.join("g", "a", &id);
+    assert_eq!(answer(&a).generation, 2);
+    world.store.hold_acks(true);
+    gateway.leave("g", &answer(&b).member_id);
+    world.sleep(seconds(8));
+    assert_eq!(gateway.heartbeat("g", &id, 2), ErrorCode::NONE);
+    world.store.hold_acks(false);
+    world.store.release_acks();
+    world.sleep(seconds(9));
+    assert_eq!(gateway.heartbeat("g", &id, 2), ErrorCode::REBALANCE_IN_PROGRESS);
+}
+
+#[test]
 fn heartbeats_are_never_stored_and_a_quiet_group_costs_nothing() {
     let world = World::new();
     let gateway = world.gateway("one");
@@ -192,8 +212,16 @@ fn b107_one_gateway_at_a_time_serves_a_group() {
     world.living.0.lock().expect("no holder panics").clear();
     assert_eq!(two.heartbeat("g", &id, 1), ErrorCode::NONE);
     assert_eq!(two.commit("g", (&id, 1), &[(0, 20)]), [Ok(())]);
+    assert_eq!(two.commit("g", (&id, 1), &[(1, 5)]), [Ok(())]);
+    world.living.0.lock().expect("no holder panics").insert("two".to_owned());
     assert_eq!(one.commit("g", (&id, 1), &[(0, 11)]), [Err(CommitError::NotOwner)]);
-    assert_eq!(two.offsets("g", world.deadline()), [(0, 20)].into());
+    assert_eq!(one.heartbeat("g", &id, 1), ErrorCode::NOT_COORDINATOR);
+    assert_eq!(two.offsets("g", world.deadline()), [(0, 20), (1, 5)].into());
+
+    // It comes back to one, which must not go by what it knew before.
+    world.living.0.lock().expect("no holder panics").clear();
+    assert_eq!(one.heartbeat("g", &id, 1), ErrorCode::NONE);
+    assert_eq!(one.offsets("g", world.deadline()), [(0, 20), (1, 5)].into());
 }
 
 #[test]
@@ -361,14 +389,27 @@ fn b117_a_simple_consumers_commits_expire_by_their_own_age() {
 }
 
 #[test]
-fn b026_a_deleted_topic_takes_all_commits_with_it() {
+fn b026_a_deleted_topic_takes_all_commits_with_it_but_not_its_successors() {
     let world = World::new();
     let gateway = world.gateway("one");
     gateway.commit("g", ("", -1), &[(0, 5)]);
-    gateway.commit("h", ("", -1), &[(0, 6)]);
-    assert_eq!(gateway.offsets.delete_topic("t", Uuid::ZERO, world.deadline()), Ok(2));
+    gateway.commit("h", ("", -1), &[(0, 6), (1, 7)]);
+    world.store.publish_foreign("$KV.kafka-consumer-offsets.old.t.0", "42").expect("stored");
+    // The topic was made again, and its new self committed on, before the old commits are cleared away.
+    let (meant, successor) = (Uuid([1; 16]), Uuid([2; 16]));
+    let at = TopicPartition::new("t", 1);
+    let (kept, pending) = crate::promise::promises(&Arc::new(crate::wake::Wakeups::new()), 1);
+    let newer = Committed { topic_id: Some(successor), ..committed(3, 0) };
+    gateway.groups.commit("h", sender("", -1), vec![(at, newer, kept.into_iter().next().expect("one"))]);
+    world.run();
+    assert!(pending.is_complete());
+
+    assert_eq!(gateway.offsets.delete_topic("t", meant, world.deadline()), Ok(3));
     assert_eq!(gateway.offsets("g", world.deadline()), [].into());
-    assert_eq!(world.gateway("two").offsets("h", world.deadline()), [].into());
+    assert_eq!(gateway.offsets("h", world.deadline()), [(1, 3)].into());
+    let after = world.gateway("two");
+    assert_eq!(after.offsets("h", world.deadline()), [(1, 3)].into());
+    assert_eq!(after.offsets("old", world.deadline()), [].into());
     // Commits for the topic's successor are taken under the new revision.
     assert_eq!(gateway.commit("g", ("", -1), &[(0, 1)]), [Ok(())]);
     assert_eq!(gateway.offsets("g", world.deadline()), [(0, 1)].into());
@@ -396,6 +437,7 @@ fn of_two_commits_at_once_the_newer_stays() {
     let world = World::new();
     let gateway = world.gateway("one");
     gateway.commit("g", ("", -1), &[(0, 1)]);
+    let before = world.store.counts().publishes;
     world.store.hold_acks(true);
     let first = gateway.begin_commit("g", ("", -1), &[(0, 10)]);
     let second = gateway.begin_commit("g", ("", -1), &[(0, 11), (1, 1)]);
@@ -406,6 +448,8 @@ fn of_two_commits_at_once_the_newer_stays() {
     for pending in [first, second, third] {
         assert!(pending.take().into_iter().all(|outcome| outcome == Some(Ok(()))));
     }
+    // Of those that waited only the newest was written.
+    assert_eq!(world.store.counts().publishes - before, 3);
     // The last that was asked for, though the number is smaller: a consumer may seek back.
     assert_eq!(gateway.offsets("g", world.deadline()), [(0, 9), (1, 1)].into());
     assert_eq!(world.gateway("two").offsets("g", world.deadline()), [(0, 9), (1, 1)].into());
@@ -424,6 +468,17 @@ fn a_lost_commit_is_found_or_repeated_and_an_older_one_never_lands_after_it() {
         world.store.deliver_stalled();
         assert_eq!(world.gateway("two").offsets("g", world.deadline()), [(0, 11)].into());
     }
+}
+
+#[test]
+fn a_commit_whose_answer_was_lost_is_not_written_again() {
+    let world = World::new();
+    let gateway = world.gateway("one");
+    gateway.commit("g", ("", -1), &[(0, 1)]);
+    let before = world.store.counts().publishes;
+    world.store.fail_next(COMMITS, PublishFault::AckLost);
+    assert_eq!(gateway.commit("g", ("", -1), &[(0, 2)]), [Ok(())]);
+    assert_eq!(world.store.counts().publishes - before, 1);
 }
 
 #[test]

@@ -130,6 +130,21 @@ fn members_that_stay_away_after_a_restart_expire() {
 }
 
 #[test]
+fn the_leader_is_kept_though_it_is_not_the_first_member() {
+    check(
+        "join a instance=i1
+         join b
+         sleep 6s
+         join b protocols=range:new
+         sleep 60s beating=a
+         expect join b generation=2 leader=b members=a,b
+         sync b assign=b:1
+         restart
+         expect group state=Stable leader=b members=a,b",
+    );
+}
+
+#[test]
 fn an_empty_group_keeps_its_generation() {
     check(
         "join a

@@ -1,0 +1,27 @@
+//! DeleteGroups: removes groups nobody is in, with their commits.
+//!
+//! Behavior: one row for each group, however often it is named, in the order of the request.
+
+use super::awaited::{STORE_WAIT, answer_when_there};
+use super::{Context, Outcome};
+use crate::promise::promises;
+use crate::protocol::error_code::ErrorCode;
+use crate::protocol::messages::delete_groups::{DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse};
+use std::collections::HashSet;
+
+pub fn handle(cx: &Context, request: DeleteGroupsRequest) -> Outcome {
+    let mut seen = HashSet::new();
+    let names: Vec<String> = request.groups_names.into_iter().filter(|name| seen.insert(name.clone())).collect();
+    let (kept, pending) = promises(&cx.services.wakeups, names.len());
+    for (name, promise) in names.iter().zip(kept) {
+        cx.services.groups.delete(name, promise);
+    }
+    answer_when_there(cx, pending, STORE_WAIT, move |cx, codes| {
+        let row = |(name, code): (&String, Option<ErrorCode>)| DeletableGroupResult {
+            group_id: name.clone(),
+            error_code: code.unwrap_or(ErrorCode::COORDINATOR_NOT_AVAILABLE).code(),
+        };
+        let results = names.iter().zip(codes).map(row).collect();
+        cx.reply(&DeleteGroupsResponse { results, ..Default::default() })
+    })
+}
