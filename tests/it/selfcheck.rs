@@ -1,5 +1,5 @@
 //! temp
-use crate::harness::{*};
+use crate::harness::*;
 use crate::on_each_server;
 use serde_json::json;
 use std::time::Duration;
@@ -17,8 +17,8 @@ fn nats(version) {
     let t=std::time::Instant::now();
     assert_eq!(js.messages("kafka-t-0").len(), 100_001);
     eprintln!("read {:?}", t.elapsed());
-    js.purge("kafka-t-0", None); 
-    js.purge("kafka-t-0", Some(1_000_000_000_000_000_000)); 
+    js.purge("kafka-t-0", None);
+    js.purge("kafka-t-0", Some(1_000_000_000_000_000_000));
     eprintln!("{:?}", js.state("kafka-t-0"));
     assert_eq!(js.store("kafka.t.0", "", b"hi"), 1_000_000_000_000_000_000);
     let seen = w.watch(Duration::from_millis(500));

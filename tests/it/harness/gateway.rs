@@ -20,7 +20,7 @@ impl Gateway {
     /// A gateway on `nats`, ready to serve. Groups start at once and topics get one partition, unless `flags` say else.
     pub fn start(nats: &Nats, flags: &[&str]) -> Gateway {
         let mut gateway = Gateway::not_ready(&nats.url(), flags);
-        gateway.await_ready();
+        gateway.wait_ready();
         gateway
     }
 
@@ -40,7 +40,7 @@ impl Gateway {
         gateway.arguments.extend(["--data-dir".to_owned(), text(data_dir)]);
         gateway.arguments.extend(["--nats-server".to_owned(), text(&super::tool("nats-server"))]);
         gateway.spawn();
-        gateway.await_ready();
+        gateway.wait_ready();
         gateway
     }
 
@@ -73,7 +73,7 @@ impl Gateway {
 
     /// Waits for the line that says it is ready; gives how long that took.
     #[track_caller]
-    pub fn await_ready(&mut self) -> Duration {
+    pub fn wait_ready(&mut self) -> Duration {
         let started = Instant::now();
         let process = self.process.as_mut().expect("it was started");
         let (sender, lines) = crossbeam_channel::unbounded();
@@ -118,12 +118,12 @@ impl Gateway {
     pub fn restart(&mut self) {
         self.kill();
         self.spawn();
-        self.await_ready();
+        self.wait_ready();
     }
 
     /// Waits until a connection is taken, for a gateway that is up but has no store.
     #[track_caller]
-    pub fn await_listening(&self) {
+    pub fn wait_listening(&self) {
         let port = self.port;
         eventually("the gateway listens", super::SOON, || std::net::TcpStream::connect(("127.0.0.1", port)).ok());
     }

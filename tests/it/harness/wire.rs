@@ -78,7 +78,8 @@ impl Wire {
 
     pub fn try_receive<R: Request>(&mut self, version: i16) -> io::Result<(i32, R::Response)> {
         let mut frame = self.read_frame()?;
-        let header = ResponseHeader::decode(&mut frame, R::Response::header_version(version)).map_err(io::Error::other)?;
+        let header =
+            ResponseHeader::decode(&mut frame, R::Response::header_version(version)).map_err(io::Error::other)?;
         let response = R::Response::decode(&mut frame, version).map_err(io::Error::other)?;
         if !frame.is_empty() {
             return Err(io::Error::other(format!("{} bytes after the response", frame.len())));
@@ -89,7 +90,8 @@ impl Wire {
     /// The next response: its correlation id and what it says.
     #[track_caller]
     pub fn receive<R: Request>(&mut self, version: i16) -> (i32, R::Response) {
-        self.try_receive::<R>(version).unwrap_or_else(|error| panic!("no response to key {} v{version}: {error}", R::KEY))
+        self.try_receive::<R>(version)
+            .unwrap_or_else(|error| panic!("no response to key {} v{version}: {error}", R::KEY))
     }
 
     #[track_caller]
