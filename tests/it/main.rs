@@ -1,4 +1,16 @@
 //! The gateway as its users see it: a real nats-server, a real gateway process, other people's clients.
 
+mod clients;
+mod crashes;
+mod embedded;
+mod foreign;
+mod groups;
 mod harness;
-mod selfcheck;
+mod hostile;
+mod offsets;
+mod outages;
+mod produce;
+mod round_trips;
+mod two_gateways;
+mod versions;
+mod waiting;

@@ -6,7 +6,6 @@ use kafka_protocol::records::{Record, RecordBatchDecoder};
 /// A batch with one record for each value; timestamps count up from `timestamp`.
 #[derive(Clone, Debug)]
 pub struct Batch {
-    pub base_offset: i64,
     pub attributes: i16,
     pub timestamp: i64,
     pub producer_id: i64,
@@ -18,7 +17,6 @@ pub struct Batch {
 impl Batch {
     pub fn of<V: AsRef<[u8]>>(values: impl IntoIterator<Item = V>) -> Batch {
         Batch {
-            base_offset: 0,
             attributes: 0,
             timestamp: 1_700_000_000_000,
             producer_id: -1,
@@ -30,11 +28,6 @@ impl Batch {
 
     pub fn idempotent(mut self, producer_id: i64, producer_epoch: i16, base_sequence: i32) -> Batch {
         (self.producer_id, self.producer_epoch, self.base_sequence) = (producer_id, producer_epoch, base_sequence);
-        self
-    }
-
-    pub fn at(mut self, base_offset: i64) -> Batch {
-        self.base_offset = base_offset;
         self
     }
 
@@ -61,7 +54,7 @@ impl Batch {
             varint(&mut summed, i64::try_from(record.len()).expect("a small record"));
             summed.extend(record);
         }
-        let mut batch = self.base_offset.to_be_bytes().to_vec();
+        let mut batch = 0_i64.to_be_bytes().to_vec();
         batch.extend(i32::try_from(summed.len() + 9).expect("a small batch").to_be_bytes());
         batch.extend(0_i32.to_be_bytes());
         batch.push(2);
@@ -73,7 +66,7 @@ impl Batch {
 
 /// Zigzag, as in records.
 fn varint(out: &mut Vec<u8>, value: i64) {
-    let mut rest = ((value << 1) ^ (value >> 63)).cast_unsigned();
+    let mut rest = ((value << 1) ^ (value >> 63)) as u64;
     while rest >= 0x80 {
         out.push((rest & 0x7f) as u8 | 0x80);
         rest >>= 7;

@@ -103,11 +103,7 @@ impl JetStream {
         }
     }
 
-    /// Sends a message and forgets it; `headers` is lines such as `A: b\r\n`.
-    pub fn publish(&mut self, subject: &str, headers: &str, payload: &[u8]) {
-        self.send(subject, "", headers, payload).expect("nats-server takes a message");
-    }
-
+    /// `headers` is lines such as `A: b\r\n`.
     fn send(&mut self, subject: &str, reply: &str, headers: &str, payload: &[u8]) -> io::Result<()> {
         let mut frame = Vec::with_capacity(payload.len() + headers.len() + 128);
         if headers.is_empty() {

@@ -36,21 +36,23 @@ pub fn config(bootstrap: &str, settings: &[(&str, &str)]) -> ClientConfig {
     config
 }
 
+/// A record's value, and its offset or the error.
+pub type Report = (String, Result<i64, KafkaError>);
+
 /// Collects what became of each record, in the order of the reports.
 #[derive(Clone, Default)]
 pub struct Deliveries {
-    /// Payload, and partition and offset or the error.
-    reports: Arc<Mutex<Vec<(String, Result<(i32, i64), KafkaError>)>>>,
+    reports: Arc<Mutex<Vec<Report>>>,
 }
 
 impl Deliveries {
-    pub fn all(&self) -> Vec<(String, Result<(i32, i64), KafkaError>)> {
+    pub fn all(&self) -> Vec<Report> {
         self.reports.lock().expect("no holder panics").clone()
     }
 
     /// Values and offsets of what was acknowledged.
     pub fn acked(&self) -> Vec<(String, i64)> {
-        self.all().into_iter().filter_map(|(value, outcome)| Some((value, outcome.ok()?.1))).collect()
+        self.all().into_iter().filter_map(|(value, outcome)| Some((value, outcome.ok()?))).collect()
     }
 }
 
@@ -61,7 +63,7 @@ impl ProducerContext for Deliveries {
 
     fn delivery(&self, result: &DeliveryResult<'_>, (): ()) {
         let (message, outcome) = match result {
-            Ok(message) => (message, Ok((message.partition(), message.offset()))),
+            Ok(message) => (message, Ok(message.offset())),
             Err((error, message)) => (message, Err(error.clone())),
         };
         let value = String::from_utf8_lossy(message.payload().unwrap_or_default()).into_owned();

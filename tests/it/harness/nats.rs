@@ -2,10 +2,7 @@
 
 use super::process::Process;
 use super::{Folder, JetStream, SOON, eventually, free_port, tool};
-use std::io::{Read, Write};
-use std::net::TcpStream;
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
 /// The newest server that we pin, and the oldest that we serve.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -16,7 +13,6 @@ pub enum Version {
 
 pub struct Nats {
     pub port: u16,
-    monitor_port: u16,
     version: Version,
     process: Option<Process>,
     folder: Folder,
@@ -37,15 +33,15 @@ impl Nats {
     /// Its port and folder are settled, nothing listens yet: `restart` starts it.
     pub fn not_started(version: Version, max_payload: usize) -> Nats {
         let folder = Folder::new("nats");
-        let (port, monitor_port) = (free_port(), free_port());
+        let port = free_port();
         let store = folder.path().join("data");
         let config = format!(
-            "listen: \"127.0.0.1:{port}\"\nhttp: \"127.0.0.1:{monitor_port}\"\nmax_payload: {max_payload}\n\
+            "listen: \"127.0.0.1:{port}\"\nmax_payload: {max_payload}\n\
              jetstream {{ store_dir: \"{}\", max_file_store: 8GB }}\n",
             store.display()
         );
         std::fs::write(folder.path().join("nats.conf"), config).expect("the configuration is written");
-        Nats { port, monitor_port, version, process: None, folder }
+        Nats { port, version, process: None, folder }
     }
 
     pub fn url(&self) -> String {
@@ -85,17 +81,6 @@ impl Nats {
 
     pub fn jetstream(&self) -> JetStream {
         JetStream::try_connect(self.port).expect("nats-server answers")
-    }
-
-    /// A page of the monitoring port, such as `/varz`.
-    pub fn monitor(&self, path: &str) -> serde_json::Value {
-        let mut stream = TcpStream::connect(("127.0.0.1", self.monitor_port)).expect("the monitoring port answers");
-        stream.set_read_timeout(Some(Duration::from_secs(10))).expect("a socket takes a timeout");
-        write!(stream, "GET {path} HTTP/1.0\r\n\r\n").expect("the request is sent");
-        let mut page = String::new();
-        stream.read_to_string(&mut page).expect("the page is read");
-        let (_, body) = page.split_once("\r\n\r\n").expect("a page has a body");
-        serde_json::from_str(body).expect("the page is JSON")
     }
 }
 

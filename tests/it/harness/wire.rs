@@ -2,7 +2,7 @@
 
 use super::batch::Batch;
 use bytes::{Bytes, BytesMut};
-use kafka_protocol::messages::create_topics_request::CreatableTopic;
+use kafka_protocol::messages::create_topics_request::{CreatableTopic, CreatableTopicConfig};
 use kafka_protocol::messages::fetch_request::{FetchPartition, FetchTopic};
 use kafka_protocol::messages::fetch_response::PartitionData;
 use kafka_protocol::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
@@ -126,10 +126,20 @@ impl Wire {
 
     #[track_caller]
     pub fn try_create_topic(&mut self, name: &str, partitions: i32) -> i16 {
+        self.create_topic_with(name, partitions, &[])
+    }
+
+    #[track_caller]
+    pub fn create_topic_with(&mut self, name: &str, partitions: i32, configs: &[(&str, &str)]) -> i16 {
+        let text = |text: &str| StrBytes::from_string(text.to_owned());
+        let config = |(name, value): &(&str, &str)| {
+            CreatableTopicConfig::default().with_name(text(name)).with_value(Some(text(value)))
+        };
         let topic = CreatableTopic::default()
             .with_name(topic_name(name))
             .with_num_partitions(partitions)
-            .with_replication_factor(1);
+            .with_replication_factor(1)
+            .with_configs(configs.iter().map(config).collect());
         let request = CreateTopicsRequest::default().with_topics(vec![topic]).with_timeout_ms(20_000);
         self.call(5, &request).topics[0].error_code
     }
