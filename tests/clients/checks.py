@@ -15,4 +15,4 @@ def eventually(what, condition, seconds=40):
 
 
 def equal(got, expected, what):
-    assert got == expected, f"{what}: got {got!r}, expected {expected!r}"
+    assert got == expected, f"{what}: got {got!r:.2000}, expected {expected!r:.2000}"

@@ -106,7 +106,8 @@ fn pipelined_requests_are_answered_in_order() {
 }
 
 fn new_producer(wire: &mut Wire) -> (i64, i16) {
-    let answer = wire.call(4, &InitProducerIdRequest::default().with_transaction_timeout_ms(60_000));
+    let answer =
+        wire.call(4, &InitProducerIdRequest::default().with_transactional_id(None).with_transaction_timeout_ms(60_000));
     assert_eq!(answer.error_code, 0);
     (answer.producer_id.0, answer.producer_epoch)
 }

@@ -189,7 +189,12 @@ fn every_advertised_version_is_answered() {
     );
     answer_each(port, &advertised, 2, &CreateTopicsRequest::default().with_timeout_ms(1000));
     answer_each(port, &advertised, 1, &DeleteTopicsRequest::default().with_timeout_ms(1000));
-    answer_each(port, &advertised, 0, &InitProducerIdRequest::default().with_transaction_timeout_ms(1000));
+    answer_each(
+        port,
+        &advertised,
+        0,
+        &InitProducerIdRequest::default().with_transactional_id(None).with_transaction_timeout_ms(1000),
+    );
     answer_each(port, &advertised, 2, &OffsetForLeaderEpochRequest::default().with_replica_id(BrokerId(-2)));
     answer_each(port, &advertised, 1, &DescribeConfigsRequest::default());
     answer_each(port, &advertised, 0, &DescribeClusterRequest::default());
