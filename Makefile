@@ -23,8 +23,8 @@ lint: ## rustfmt and clippy, warnings denied.
 	$(CARGO) fmt --check
 	$(CARGO) clippy --locked --all-targets -- -D warnings
 
-bench: tools ## Throughput against a bare publisher, and latency beside idle connections.
-	$(CARGO) bench --locked --bench gateway $(ARGS)
+bench: tools ## Throughput against a bare publisher, latency beside idle connections (parts: ARGS="quick latency").
+	$(CARGO) bench --locked --bench gateway -- $(ARGS)
 
 tools: ## Fetches what the tests drive into .tools/: nats-server twice, Python Kafka clients.
 	@$(PYTHON) tools/nats_server.py --pinned

@@ -134,9 +134,20 @@ impl JetStream {
         self.flush().expect("nats-server has taken them");
     }
 
-    pub fn request(&mut self, subject: &str, headers: &str, payload: &[u8]) -> io::Result<Delivery> {
+    /// Sends a message to be stored; its ack comes through `next`.
+    #[track_caller]
+    pub fn begin_store(&mut self, subject: &str, headers: &str, payload: &[u8]) {
+        let reply = self.next_reply();
+        self.send(subject, &reply, headers, payload).expect("nats-server takes a message");
+    }
+
+    fn next_reply(&mut self) -> String {
         self.requests += 1;
-        let reply = format!("{}.{}", self.inbox, self.requests);
+        format!("{}.{}", self.inbox, self.requests)
+    }
+
+    pub fn request(&mut self, subject: &str, headers: &str, payload: &[u8]) -> io::Result<Delivery> {
+        let reply = self.next_reply();
         self.send(subject, &reply, headers, payload)?;
         loop {
             let answer = self.next()?;
@@ -166,7 +177,8 @@ impl JetStream {
     /// Stores one message and gives its sequence.
     #[track_caller]
     pub fn store(&mut self, subject: &str, headers: &str, payload: &[u8]) -> u64 {
-        let ack = self.request(subject, headers, payload).expect("an ack");
+        self.begin_store(subject, headers, payload);
+        let ack = self.next().expect("an ack");
         let ack: Value = serde_json::from_slice(&ack.payload).unwrap_or_else(|_| panic!("no stream: {}", ack.headers));
         ack["seq"].as_u64().unwrap_or_else(|| panic!("not stored: {ack}"))
     }
