@@ -118,7 +118,7 @@ on_each_server! {
         wire.produce_ok(TOPIC, 0, &Batch::of(["a"]));
         jetstream.store(SUBJECT, "no colon here\r\n", b"x");
         wire.produce_ok(TOPIC, 0, &Batch::of(["b"]));
-        jetstream.store(SUBJECT, "\u{7f}: caf\u{e9}\r\nagain no colon\r\n", b"x");
+        jetstream.store(SUBJECT, b"Name: caf\xe9 \xff\xfe\r\n", b"x");
         expect_log(&mut wire, &["a", "b"]);
         gateway.kill();
         gateway.restart();

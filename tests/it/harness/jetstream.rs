@@ -104,13 +104,15 @@ impl JetStream {
     }
 
     /// `headers` is lines such as `A: b\r\n`.
-    fn send(&mut self, subject: &str, reply: &str, headers: &str, payload: &[u8]) -> io::Result<()> {
+    fn send(&mut self, subject: &str, reply: &str, headers: impl AsRef<[u8]>, payload: &[u8]) -> io::Result<()> {
+        let headers = headers.as_ref();
         let mut frame = Vec::with_capacity(payload.len() + headers.len() + 128);
         if headers.is_empty() {
             write!(frame, "PUB {subject} {reply} {}\r\n", payload.len())?;
         } else {
-            let block = format!("NATS/1.0\r\n{headers}\r\n");
-            write!(frame, "HPUB {subject} {reply} {} {}\r\n{block}", block.len(), block.len() + payload.len())?;
+            let block = [b"NATS/1.0\r\n", headers, b"\r\n"].concat();
+            write!(frame, "HPUB {subject} {reply} {} {}\r\n", block.len(), block.len() + payload.len())?;
+            frame.extend(block);
         }
         frame.extend_from_slice(payload);
         frame.extend_from_slice(b"\r\n");
@@ -136,7 +138,7 @@ impl JetStream {
 
     /// Sends a message to be stored; its ack comes through `next`.
     #[track_caller]
-    pub fn begin_store(&mut self, subject: &str, headers: &str, payload: &[u8]) {
+    pub fn begin_store(&mut self, subject: &str, headers: impl AsRef<[u8]>, payload: &[u8]) {
         let reply = self.next_reply();
         self.send(subject, &reply, headers, payload).expect("nats-server takes a message");
     }
@@ -146,7 +148,7 @@ impl JetStream {
         format!("{}.{}", self.inbox, self.requests)
     }
 
-    pub fn request(&mut self, subject: &str, headers: &str, payload: &[u8]) -> io::Result<Delivery> {
+    pub fn request(&mut self, subject: &str, headers: impl AsRef<[u8]>, payload: &[u8]) -> io::Result<Delivery> {
         let reply = self.next_reply();
         self.send(subject, &reply, headers, payload)?;
         loop {
@@ -176,7 +178,7 @@ impl JetStream {
 
     /// Stores one message and gives its sequence.
     #[track_caller]
-    pub fn store(&mut self, subject: &str, headers: &str, payload: &[u8]) -> u64 {
+    pub fn store(&mut self, subject: &str, headers: impl AsRef<[u8]>, payload: &[u8]) -> u64 {
         self.begin_store(subject, headers, payload);
         let ack = self.next().expect("an ack");
         let ack: Value = serde_json::from_slice(&ack.payload).unwrap_or_else(|_| panic!("no stream: {}", ack.headers));
