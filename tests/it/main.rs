@@ -11,6 +11,7 @@ mod offsets;
 mod outages;
 mod produce;
 mod round_trips;
+mod topics;
 mod two_gateways;
 mod versions;
 mod waiting;
