@@ -2,16 +2,13 @@
 
 use crate::harness::batch::Batch;
 use crate::harness::librdkafka::{self, numbered, producer, take_within, texts};
-use crate::harness::wire::{LATEST, produce_request, produced};
+use crate::harness::wire::{LATEST, RETRIABLE, produce_request, produced};
 use crate::harness::{Gateway, Nats, SOON, Version, Wire, eventually};
 use crate::on_each_server;
 use kafka_protocol::messages::{ApiVersionsRequest, MetadataRequest};
 use rdkafka::producer::{BaseRecord, Producer};
 use rdkafka::topic_partition_list::Offset;
 use std::time::{Duration, Instant};
-
-/// LEADER_NOT_AVAILABLE, NOT_LEADER_OR_FOLLOWER, REQUEST_TIMED_OUT, COORDINATOR_*, KAFKA_STORAGE_ERROR and the like.
-const RETRIABLE: &[i16] = &[5, 6, 7, 8, 9, 13, 14, 15, 16, 19, 20, 56];
 
 /// How long a client may need after the store is back: its own back-off included.
 const RECOVERY: Duration = Duration::from_secs(60);

@@ -26,7 +26,7 @@ pub struct Delivery {
 
 impl Delivery {
     pub fn header(&self, name: &str) -> Option<&str> {
-        self.headers.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
+        self.headers.lines().find_map(|line| Some(line.strip_prefix(name)?.strip_prefix(':')?.trim()))
     }
 }
 

@@ -22,6 +22,10 @@ use std::time::Duration;
 pub const EARLIEST: i64 = -2;
 pub const LATEST: i64 = -1;
 
+/// LEADER_NOT_AVAILABLE, NOT_LEADER_OR_FOLLOWER, REQUEST_TIMED_OUT, COORDINATOR_NOT_AVAILABLE, KAFKA_STORAGE_ERROR and
+/// the like: after these clients try again.
+pub const RETRIABLE: &[i16] = &[5, 6, 7, 8, 9, 13, 14, 15, 16, 19, 20, 56];
+
 pub struct Wire {
     stream: TcpStream,
     correlation_id: i32,
