@@ -37,7 +37,7 @@ impl Nats {
         let store = folder.path().join("data");
         let config = format!(
             "listen: \"127.0.0.1:{port}\"\nmax_payload: {max_payload}\n\
-             jetstream {{ store_dir: \"{}\", max_file_store: 8GB }}\n",
+             jetstream {{ store_dir: \"{}\", max_file_store: 1TB }}\n",
             store.display()
         );
         std::fs::write(folder.path().join("nats.conf"), config).expect("the configuration is written");
