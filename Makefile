@@ -1,0 +1,31 @@
+# Everything a newcomer needs: `make help` lists it. Rust and Python 3 with pip are enough.
+
+PYTHON ?= python3
+CARGO ?= cargo
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+
+.DEFAULT_GOAL := help
+.PHONY: help run test lint bench tools
+
+help: ## This list.
+	@awk -F':.*## ' '/^[a-z]+:.*## / { printf "make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+run: ## Builds the gateway and runs it on localhost:9092 with a store of its own in ./data (more flags: ARGS="--port 9192").
+	@nats_server=$$($(PYTHON) tools/nats_server.py) && \
+	$(CARGO) build --release --locked --bin hanzo-kafka && \
+	exec $(TARGET)/release/hanzo-kafka --embedded --data-dir ./data --nats-server "$$nats_server" $(ARGS)
+
+test: tools ## The whole test suite, real nats-servers and Kafka clients included (one test: ARGS="name").
+	$(CARGO) test --locked --doc
+	$(CARGO) test --locked --lib --bins --examples --tests $(ARGS)
+
+lint: ## rustfmt and clippy, warnings denied.
+	$(CARGO) fmt --check
+	$(CARGO) clippy --locked --all-targets -- -D warnings
+
+bench: tools ## Throughput against a bare publisher, latency beside idle connections (parts: ARGS="quick latency").
+	$(CARGO) bench --locked --bench gateway -- $(ARGS)
+
+tools: ## Fetches what the tests drive into .tools/: nats-server twice, Python Kafka clients.
+	@$(PYTHON) tools/nats_server.py --pinned
+	@$(PYTHON) tools/python_clients.py

@@ -1,0 +1,17 @@
+//! The gateway as its users see it: a real nats-server, a real gateway process, other people's clients.
+
+mod clients;
+mod crashes;
+mod embedded;
+mod foreign;
+mod groups;
+mod harness;
+mod hostile;
+mod offsets;
+mod outages;
+mod produce;
+mod round_trips;
+mod topics;
+mod two_gateways;
+mod versions;
+mod waiting;

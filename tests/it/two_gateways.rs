@@ -1,0 +1,108 @@
+//! Two gateway processes on one store: either serves everything, and neither loses what the other wrote.
+
+use crate::harness::batch::Batch;
+use crate::harness::wire::{LATEST, fetch_request, partition_data, produce_request, produced};
+use crate::harness::{Gateway, Nats, SOON, Wire, eventually};
+use crate::on_each_server;
+use kafka_protocol::messages::{FetchRequest, ProduceRequest};
+use std::time::{Duration, Instant};
+
+/// Produces batches of three, five in flight as clients do, and gives each batch's values and base offset.
+fn produce_batches(port: u16, name: &str, batches: usize) -> Vec<(Vec<String>, i64)> {
+    let mut wire = Wire::connect(port);
+    let mut acked = Vec::new();
+    let values = |n: usize| (0..3).map(|i| format!("{name}-{:05}", 3 * n + i)).collect::<Vec<_>>();
+    for round in (0..batches).collect::<Vec<_>>().chunks(5) {
+        for n in round {
+            wire.send(9, &produce_request("t", 0, Batch::of(values(*n)).encode()));
+        }
+        for n in round {
+            let (_, response) = wire.receive::<ProduceRequest>(9);
+            let (error, base) = produced(&response.responses[0].partition_responses[0]);
+            assert_eq!(error, 0, "batch {n} of {name}");
+            acked.push((values(*n), base));
+        }
+    }
+    acked
+}
+
+on_each_server! {
+    fn two_gateways_producing_to_one_partition_lose_and_repeat_nothing(version) {
+        const BATCHES: usize = 200;
+        let nats = Nats::start(version);
+        let mut gateways = [Gateway::start(&nats, &["--node-id=1"]), Gateway::start(&nats, &["--node-id=2"])];
+        gateways[0].wire().create_topic("t", 1);
+        let ports = [gateways[0].port, gateways[1].port];
+        let writers = ["a", "b"].map(|name| {
+            let port = ports[usize::from(name == "b")];
+            std::thread::spawn(move || produce_batches(port, name, BATCHES))
+        });
+        let acked = writers.map(|writer| writer.join().expect("no writer panics"));
+        let total = i64::try_from(2 * 3 * BATCHES).expect("small");
+        let log = gateways[0].wire().read_all("t", 0, 0);
+        assert_eq!(log.len() as i64, total);
+        assert!(log.iter().zip(0..).all(|((offset, _), expected)| *offset == expected), "offsets without a gap");
+        for (writer, name) in acked.iter().zip(["a", "b"]) {
+            for (values, base) in writer {
+                let at = usize::try_from(*base).expect("an offset");
+                let stored: Vec<&String> = log[at..at + 3].iter().map(|(_, value)| value).collect();
+                assert_eq!(stored, values.iter().collect::<Vec<_>>(), "what was acknowledged at {base}");
+            }
+            let own: Vec<&String> = log.iter().map(|(_, value)| value).filter(|value| value.starts_with(name)).collect();
+            assert!(own.is_sorted(), "the records of writer {name} are in order");
+        }
+        assert_eq!(gateways[1].wire().read_all("t", 0, 0), log, "both see the same log");
+        for gateway in &mut gateways {
+            gateway.kill();
+        }
+        gateways[1].restart();
+        assert_eq!(gateways[1].wire().read_all("t", 0, 0), log, "and so does a new one");
+    }
+
+    fn what_one_gateway_creates_the_next_request_to_another_finds(version) {
+        let nats = Nats::start(version);
+        let one = Gateway::start(&nats, &["--node-id=1", "--auto-create=false"]);
+        let two = Gateway::start(&nats, &["--node-id=2", "--auto-create=false"]);
+        let (mut a, mut b) = (one.wire(), two.wire());
+        for n in 0..20 {
+            let name = format!("new-{n}");
+            a.create_topic(&name, 2);
+            assert_eq!(b.produce_ok(&name, 1, &Batch::of(["x"])), 0);
+            assert_eq!(b.list_offset(&name, 1, LATEST), 1);
+            eventually("the end is the same at both", SOON, || (a.list_offset(&name, 1, LATEST) == 1).then_some(()));
+            assert_eq!(a.topic(&name).topic_id, b.topic(&name).topic_id);
+        }
+    }
+
+    fn a_record_produced_through_one_gateway_wakes_a_fetch_at_the_other(version) {
+        let nats = Nats::start(version);
+        let one = Gateway::start(&nats, &["--node-id=1"]);
+        let two = Gateway::start(&nats, &["--node-id=2"]);
+        let (mut a, mut b) = (one.wire(), two.wire());
+        a.create_topic("t", 1);
+        eventually("both know the topic", Duration::from_secs(10), || (b.topic("t").error_code == 0).then_some(()));
+        for round in 0..10 {
+            let started = Instant::now();
+            b.send(12, &fetch_request("t", 0, round).with_max_wait_ms(40_000));
+            a.produce_ok("t", 0, &Batch::of(["x"]));
+            let (_, response) = b.receive::<FetchRequest>(12);
+            assert_eq!(partition_data(response).high_watermark, round + 1);
+            assert!(started.elapsed() < Duration::from_secs(10), "round {round} took {:?}", started.elapsed());
+        }
+    }
+
+    fn a_repeat_sent_to_the_other_gateway_is_stored_once(version) {
+        let nats = Nats::start(version);
+        let one = Gateway::start(&nats, &["--node-id=1"]);
+        let two = Gateway::start(&nats, &["--node-id=2"]);
+        let (mut a, mut b) = (one.wire(), two.wire());
+        a.create_topic("t", 1);
+        let batch = |sequence| Batch::of(["x"]).idempotent(4711, 0, sequence);
+        assert_eq!(a.produce("t", 0, &batch(0)), (0, 0));
+        assert_eq!(b.produce("t", 0, &batch(0)), (0, 0));
+        assert_eq!(b.produce("t", 0, &batch(1)), (0, 1));
+        assert_eq!(a.produce("t", 0, &batch(1)), (0, 1));
+        assert_eq!(a.produce("t", 0, &batch(2)), (0, 2));
+        eventually("the other gateway has heard of it", SOON, || (b.list_offset("t", 0, LATEST) == 3).then_some(()));
+    }
+}
