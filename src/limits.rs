@@ -44,6 +44,10 @@ pub const END_ENTRY_BYTES_MAX: u64 = 64 * 1024 * 1024;
 /// client is told instead of left to guess; well above what a leader election takes (0.4 to 5 s seen on R3).
 pub const STORE_CALL_MAX: Duration = Duration::from_secs(5);
 
+/// What learning a log's end may take together: many reads where much foreign stands in the stream, and below the
+/// clients' request timeout of 30 s.
+pub const LOAD_MAX: Duration = Duration::from_secs(20);
+
 /// A partition without an append for this long has its exact end written.
 pub const END_QUIET: Duration = Duration::from_secs(2);
 
@@ -57,6 +61,9 @@ pub const END_RETRY: Duration = Duration::from_millis(500);
 /// A gateway sends a heartbeat tick this often; three missed ones make partitions uncertain.
 pub const TICK_EVERY: Duration = Duration::from_secs(1);
 pub const TICK_SILENCE_MAX: Duration = Duration::from_secs(3);
+
+/// A gateway that does not hear its own heartbeat yet sends the next one after this.
+pub const TICK_DEAF_RETRY: Duration = Duration::from_millis(100);
 
 /// The least time a Produce waits for its commit, whatever its timeout says: Kafka with one replica does not wait at all.
 pub const PRODUCE_WAIT_MIN: Duration = Duration::from_secs(1);

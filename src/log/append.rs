@@ -5,7 +5,7 @@
 //! *undecided* until an ack or a message read there decides; until then the partition publishes nothing else.
 
 use crate::limits::{
-    APPEND_QUEUE_BYTES_MAX, CEILING_STEP_OFFSETS, END_ENTRY_BYTES_MAX, END_ENTRY_MESSAGES_MAX, END_QUIET,
+    APPEND_QUEUE_BYTES_MAX, CEILING_STEP_OFFSETS, END_ENTRY_BYTES_MAX, END_ENTRY_MESSAGES_MAX, END_QUIET, LOAD_MAX,
     STORE_CALL_MAX, UNDECIDED_PAUSE_MAX, UNDECIDED_PAUSE_MIN,
 };
 use crate::log::cache::Chain;
@@ -393,7 +393,7 @@ impl PartitionLog {
             state.hinted = state.tail.last.next().max(state.hinted);
             self.set_phase(&mut state, Phase::Idle);
         }
-        if let Err(error) = self.exact_view(self.shared.now() + STORE_CALL_MAX) {
+        if let Err(error) = self.exact_view(self.shared.now() + LOAD_MAX) {
             debug!(self.shared.logger, "conflict not resolved yet"; "topic" => &self.topic, "error" => %error);
             let log = self.clone();
             self.shared.tasks.spawn_at(self.shared.now() + UNDECIDED_PAUSE_MAX, Box::new(move || log.pump()));
@@ -434,7 +434,7 @@ impl PartitionLog {
 
     /// Loads the log because batches wait for it; if that fails they are told.
     fn load_for_queue(self: &Arc<Self>) {
-        if let Err(error) = self.view(self.shared.now() + STORE_CALL_MAX) {
+        if let Err(error) = self.view(self.shared.now() + LOAD_MAX) {
             debug!(self.shared.logger, "log not loaded"; "topic" => &self.topic, "partition" => self.key.1, "error" => %error);
         }
     }

@@ -1,7 +1,7 @@
 //! One partition's log: its state, and how the state is learned from the store.
 
 use crate::catalog::PartitionPlace;
-use crate::limits::{CEILING_STEP_OFFSETS, END_RETRY, STORE_CALL_MAX};
+use crate::limits::{CEILING_STEP_OFFSETS, END_RETRY, LOAD_MAX, STORE_CALL_MAX};
 use crate::log::append::{Flight, Queue};
 use crate::log::cache::{Chain, PartitionKey};
 use crate::log::end::{self, EndEntry, NewestTime};
@@ -15,10 +15,13 @@ use crate::wake::WatchKey;
 use crate::wire::Uuid;
 use slog::{debug, error, info};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// How often a load that another writer came before is tried again at once.
 const LOAD_RETRIES_MAX: u32 = 3;
+
+/// What the check of a stream's incarnation may take after a read that used up its time.
+const INCARNATION_CHECK_MAX: Duration = Duration::from_secs(1);
 
 /// A partition's log. Cheap to keep: it learns its state from the store when it is first used.
 pub struct PartitionLog {
@@ -239,7 +242,7 @@ impl PartitionLog {
         deadline: Instant,
         work: impl FnOnce(&mut Loan) -> Result<T, LogError>,
     ) -> Result<T, LogError> {
-        let deadline = deadline.min(self.shared.now() + STORE_CALL_MAX);
+        let deadline = deadline.min(self.shared.now() + LOAD_MAX);
         let mut loan = self.borrow_tail(deadline)?;
         let mut done = if loan.cold { loan.load(deadline) } else { Ok(()) };
         for _ in 0..LOAD_RETRIES_MAX {
@@ -347,24 +350,32 @@ impl Loan {
         &*self.log.shared.store
     }
 
-    /// Learns what stands after the tail, as the stream's leader knows it.
+    /// Learns what stands after the tail, as the stream's leader knows it. What was read before an error is kept: each
+    /// attempt gets further, however much there is to step over.
     pub fn catch_up(&mut self, deadline: Instant) -> Result<(), LogError> {
         let log = self.log.clone();
         let at = Boundary { offset: self.tail.next_offset, sequence: self.tail.last.next() };
         let mut scan = Scan::new(&*log.shared.store, &log.place.stream, at);
-        while let Some(counted) = scan.next(deadline).map_err(|error| log.lost(error))? {
-            self.learn(&counted);
-        }
+        let read = loop {
+            match scan.next(deadline) {
+                Ok(Some(counted)) => self.learn(&counted),
+                Ok(None) => break Ok(()),
+                Err(error) => break Err(log.lost(error)),
+            }
+        };
         if let Some(last) = scan.last_seen() {
             // News may come from another incarnation of the stream, where our guard must never match.
-            let info = log.shared.store.stream_info(&log.place.stream, deadline).map_err(|error| log.lost(error))?;
-            if info.created != self.tail.created {
+            let by = deadline.max(log.shared.now() + INCARNATION_CHECK_MAX);
+            let info = log.shared.store.stream_info(&log.place.stream, by).map_err(|error| log.lost(error));
+            if info.as_ref().is_ok_and(|info| info.created == self.tail.created) {
+                self.tail.last = self.tail.last.max(last);
+            } else {
                 self.cold = true;
                 log.shared.cache.forget(log.key);
-                return Err(LogError::Store(StoreError::WrongLast(None)));
+                return Err(info.err().unwrap_or(LogError::Store(StoreError::WrongLast(None))));
             }
-            self.tail.last = self.tail.last.max(last);
         }
+        read?;
         self.caught_up = true;
         Ok(())
     }
@@ -404,7 +415,19 @@ impl Loan {
             created: info.created.clone(),
         };
         log.lock().index.clear();
-        self.catch_up(deadline)?;
+        let anchor = self.tail.last;
+        if let Err(error) = self.catch_up(deadline) {
+            if self.tail.last > anchor && anchored && self.tail.created == info.created {
+                // The next load begins where this one came to.
+                let _ = end::write(
+                    store,
+                    &end_key,
+                    &self.end_entry(known.ceiling, known.log_start),
+                    deadline.max(log.shared.now() + INCARNATION_CHECK_MAX),
+                );
+            }
+            return Err(error);
+        }
         let last = self.tail.last;
         self.tail.last = last.max(info.state.last);
         // The message at the very end was read, or the entry speaks of it, or nothing was ever given.

@@ -137,7 +137,12 @@ impl PartitionLog {
         let mut scan = Scan::new(&*self.shared.store, &self.place.stream, from).bytes_max(bytes);
         let mut first = None;
         while first.is_none() {
-            let Some(counted) = scan.next(deadline).map_err(|error| self.lost(error))? else {
+            let counted = scan.next(deadline).map_err(|error| {
+                // The next attempt begins where this one came to.
+                self.lock().index.add(scan.position());
+                self.lost(error)
+            })?;
+            let Some(counted) = counted else {
                 return Ok(Vec::new());
             };
             first = Some(counted).filter(|counted| counted.chain.next > offset);

@@ -3,7 +3,7 @@
 //! A message counts if its chain is valid and its base is not below the next offset before it. Everything else (foreign
 //! bytes, a copy of an old batch) is stepped over, however much of it there is.
 
-use crate::limits::{READ_BYTES_MAX, READ_MESSAGES_MAX};
+use crate::limits::{READ_BYTES_MAX, READ_MESSAGES_MAX, STORE_CALL_MAX};
 use crate::log::cache::Chain;
 use crate::log::index::Boundary;
 use crate::records::batch::{ChainSummary, chain_is_valid};
@@ -101,6 +101,11 @@ impl<'a> Scan<'a> {
         None
     }
 
+    /// Where it stands: after what it gave or stepped over.
+    pub fn position(&self) -> Boundary {
+        self.at
+    }
+
     /// The last message read, counted or not.
     pub fn last_seen(&self) -> Option<Sequence> {
         self.last_seen
@@ -121,6 +126,7 @@ impl<'a> Scan<'a> {
         if self.below.is_some_and(|below| start >= below) {
             return Ok(false);
         }
+        let deadline = deadline.min(Instant::now() + STORE_CALL_MAX);
         let read = self.store.messages_read(self.stream, start, self.messages_max, self.bytes_max, deadline)?;
         self.messages_max = READ_MESSAGES_MAX;
         self.ahead.extend(read);

@@ -5,7 +5,7 @@
 //! other gateway is heard, commits are only counted, not told: a newcomer sees the gap and becomes uncertain.
 
 use crate::clock::Clock;
-use crate::limits::{TICK_EVERY, TICK_SILENCE_MAX};
+use crate::limits::{TICK_DEAF_RETRY, TICK_EVERY, TICK_SILENCE_MAX};
 use crate::log::cache::PartitionKey;
 use crate::store::{Sequence, Store};
 use crate::tasks::Tasks;
@@ -123,7 +123,8 @@ impl Ticks {
     }
 
     /// Who was silent for too long may have stored something that was not heard of; if it is ourselves, we hear nobody.
-    fn look_for_silence(&self) {
+    /// Whether that is so.
+    fn look_for_silence(&self) -> bool {
         let now = self.clock.now().mono;
         let mut heard = self.heard.lock().expect("no holder panics");
         let mut doubt = false;
@@ -144,6 +145,7 @@ impl Ticks {
         if doubt || deaf {
             self.doubt_all();
         }
+        deaf
     }
 }
 
@@ -152,8 +154,8 @@ fn beat(ticks: Weak<Ticks>) {
         return;
     };
     live.heartbeat();
-    live.look_for_silence();
-    live.tasks.spawn_at(live.clock.now().mono + TICK_EVERY, Box::new(move || beat(ticks)));
+    let pause = if live.look_for_silence() { TICK_DEAF_RETRY } else { TICK_EVERY };
+    live.tasks.spawn_at(live.clock.now().mono + pause, Box::new(move || beat(ticks)));
 }
 
 /// `number`, or `number topic-id partition next-offset sequence`.
