@@ -27,7 +27,7 @@ use pending::{Lost, Reply};
 use requester::{Refusal, Requester};
 use serde_json::Value;
 use servers::Servers;
-use slog::{Logger, o};
+use slog::Logger;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -35,6 +35,8 @@ use std::time::{Duration, Instant};
 
 /// A core message that could not be written within this is dropped.
 const CORE_PATIENCE: Duration = Duration::from_secs(5);
+
+const READY_LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// Where the store is and who we are.
 #[derive(Clone, Debug, Default)]
@@ -98,6 +100,7 @@ pub struct NatsStore {
     poisoned: Mutex<read::Poisoned>,
     /// The API level, and for which of the control connections it was asked.
     level: Mutex<Option<(u64, u32)>>,
+    logger: Logger,
 }
 
 impl NatsStore {
@@ -105,7 +108,7 @@ impl NatsStore {
     /// `Unavailable` meanwhile. Errors: what no server could mend.
     pub fn connect(options: NatsOptions, logger: Logger) -> Result<Arc<NatsStore>, NatsError> {
         let servers = || Servers::parse(&options.urls, options.credentials.as_ref());
-        let start = |name| Ok(Requester::start(name, options.name.clone(), servers()?, logger.new(o!())));
+        let start = |name| Ok(Requester::start(name, options.name.clone(), servers()?, logger.clone()));
         Ok(Arc::new(NatsStore {
             writes: Arc::new(start("nats-pub")?),
             reads: start("nats-get")?,
@@ -114,6 +117,7 @@ impl NatsStore {
             budget: read::Budget::new(),
             poisoned: Mutex::default(),
             level: Mutex::default(),
+            logger,
         }))
     }
 
@@ -132,7 +136,7 @@ impl NatsStore {
                     _ => "JetStream does not answer".to_owned(),
                 }));
             }
-            std::thread::sleep(Duration::from_millis(5));
+            std::thread::sleep(READY_LOOK_EVERY);
         }
     }
 
