@@ -123,6 +123,39 @@ fn an_old_server_is_refused_in_words() {
     assert!(store.check_version().is_err());
 }
 
+/// Three servers that know each other.
+fn cluster() -> Vec<Server> {
+    let mut servers: Vec<Server> = (0..3).map(|_| Server::unstarted(server::newest())).collect();
+    let peers: Vec<Server> = (0..3).map(|_| Server::unstarted(server::newest())).collect();
+    let routes: Vec<String> = peers.iter().map(Server::url).collect();
+    for ((n, server), peer) in servers.iter_mut().enumerate().zip(&peers) {
+        let (listen, routes) = (peer.address(), routes.join(", "));
+        server
+            .configure(&format!("server_name: n{n}\ncluster {{ name: c, listen: \"{listen}\", routes: [{routes}] }}"));
+        server.up();
+    }
+    servers
+}
+
+#[test]
+fn a_cluster_goes_on_when_the_server_we_are_on_dies() {
+    let mut servers = cluster();
+    let (store, _) = ready_and_watched(&servers[0]);
+    let replicated =
+        serde_json::json!({ "name": "s", "subjects": ["contract.s"], "num_replicas": 3, "allow_direct": true });
+    wait_until("a stream on three servers", || {
+        store.stream_create(&replicated, Instant::now() + Duration::from_secs(2)).is_ok()
+    });
+    let before = send(&*store, "s", "before");
+    servers[0].kill();
+    let killed = Instant::now();
+    wait_until("an answer", || send_one(&store).is_ok());
+    println!("published again after {} ms", killed.elapsed().as_millis());
+    wait_until("all connections", || store.info().connected);
+    let kept = store.message_get("s", Pick::At(before), From::Leader, soon()).expect("it is kept");
+    assert_eq!(kept.payload.as_ref(), b"before");
+}
+
 #[test]
 fn logins_stand_in_the_url() {
     let logins = [

@@ -50,9 +50,14 @@ impl Server {
     /// A server with more lines in its configuration.
     pub fn configured(binary: PathBuf, extra: &str) -> Server {
         let mut server = Server::unstarted(binary);
-        server.extra = extra.to_owned();
+        server.configure(extra);
         server.up();
         server
+    }
+
+    /// Sets more lines of its configuration, before it is brought `up`.
+    pub fn configure(&mut self, extra: &str) {
+        self.extra = extra.to_owned();
     }
 
     /// A server that will listen at `url` once it is brought `up`.

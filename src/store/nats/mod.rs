@@ -36,6 +36,9 @@ use std::time::{Duration, Instant};
 /// A core message that could not be written within this is dropped.
 const CORE_PATIENCE: Duration = Duration::from_secs(5);
 
+/// A cluster without a leader leaves a question unanswered: it is asked again.
+const ANSWER_PATIENCE: Duration = Duration::from_millis(500);
+
 const READY_LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// Where the store is and who we are.
@@ -98,8 +101,8 @@ pub struct NatsStore {
     budget: read::Budget,
     /// Messages that may only be read at the leader.
     poisoned: Mutex<read::Poisoned>,
-    /// The API level, and for which of the control connections it was asked.
-    level: Mutex<Option<(u64, u32)>>,
+    /// What the server said last of its API level. Not held while it is asked.
+    level: Mutex<api::Level>,
     logger: Logger,
 }
 
@@ -125,7 +128,7 @@ impl NatsStore {
     pub fn wait_ready(&self, deadline: Instant) -> Result<ServerInfo, NatsError> {
         loop {
             let info = self.info();
-            if info.connected && self.level(deadline).is_ok() {
+            if info.connected && self.ask_level(deadline.min(Instant::now() + ANSWER_PATIENCE)).is_ok() {
                 return Ok(self.info());
             }
             self.check_version()?;
@@ -164,7 +167,7 @@ impl Store for NatsStore {
         let facts = self.control.facts();
         ServerInfo {
             version: facts.version,
-            api_level: self.level.lock().expect("no holder panics").map_or(0, |(_, level)| level),
+            api_level: self.level.lock().expect("no holder panics").number,
             max_payload: self.writes.max_payload(),
             connected: self.writes.is_open() && self.reads.is_open() && self.control.is_open(),
         }

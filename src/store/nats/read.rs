@@ -140,7 +140,7 @@ impl NatsStore {
         let mut run = match poison {
             Some(at) if at == start => Run { fault: Some(Fault::AskLeader), ..Run::default() },
             Some(at) => self.window(stream, start, wanted, Some(at), deadline),
-            None if self.level(deadline)? >= 1 => self.batch(stream, start, wanted, deadline),
+            None if self.level() >= 1 => self.batch(stream, start, wanted, deadline),
             None => self.window(stream, start, wanted, None, deadline),
         };
         let next = run.next(start);
@@ -274,7 +274,7 @@ impl NatsStore {
     }
 
     pub(super) fn stored_since(&self, stream: &str, wall_ms: i64, deadline: Instant) -> StoreResult<Option<Sequence>> {
-        let found = if self.level(deadline)? >= 1 {
+        let found = if self.level() >= 1 {
             let body = json!({ "start_time": time::format(wall_ms), "next_by_subj": ">" });
             self.leader_ask(stream, &body, deadline)
         } else {
