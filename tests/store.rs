@@ -11,10 +11,13 @@ mod server;
 #[path = "store/speed.rs"]
 mod speed;
 
+use hanzo_kafka::clock::{Clock, SystemClock};
 use hanzo_kafka::store::Store;
+use hanzo_kafka::store::memory::MemoryStore;
 use hanzo_kafka::store::nats::{NatsOptions, NatsStore};
 use server::Server;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
 fn logger() -> slog::Logger {
@@ -36,14 +39,30 @@ fn soon() -> Instant {
     Instant::now() + Duration::from_secs(10)
 }
 
+fn real_time() -> i64 {
+    std::thread::sleep(Duration::from_millis(3));
+    SystemClock.now().wall_ms
+}
+
+#[test]
+fn memory_keeps_the_contract() {
+    let store = Arc::new(MemoryStore::new());
+    let time = AtomicI64::new(1_700_000_000_000);
+    contract::check(&(store.clone() as Arc<dyn Store>), &|| {
+        let now = time.fetch_add(3, Ordering::Relaxed) + 3;
+        store.set_time(now);
+        now
+    });
+}
+
 #[test]
 fn the_newest_server_keeps_the_contract() {
     let server = Server::start(server::newest());
-    contract::check(&(ready(&server) as Arc<dyn Store>));
+    contract::check(&(ready(&server) as Arc<dyn Store>), &real_time);
 }
 
 #[test]
 fn server_2_10_keeps_the_contract() {
     let server = Server::start(server::oldest());
-    contract::check(&(ready(&server) as Arc<dyn Store>));
+    contract::check(&(ready(&server) as Arc<dyn Store>), &real_time);
 }

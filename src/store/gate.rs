@@ -213,3 +213,109 @@ impl<S: Store + ?Sized> Store for Gate<S> {
         self.store.core_subscribe(subject, handler)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::memory::MemoryStore;
+    use super::*;
+    use std::sync::mpsc;
+
+    fn gate(calls_max: usize) -> Gate<MemoryStore> {
+        Gate::new(Arc::new(MemoryStore::new()), calls_max)
+    }
+
+    fn after(ms: u64) -> Instant {
+        Instant::now() + Duration::from_millis(ms)
+    }
+
+    /// Runs `during` while `hold` calls are inside, each on a stream of its own.
+    fn while_inside(gate: &Gate<MemoryStore>, hold: usize, during: impl FnOnce()) {
+        std::thread::scope(|scope| {
+            let (entered, wait) = mpsc::channel();
+            let mut releases = Vec::new();
+            for n in 0..hold {
+                let (release, released) = mpsc::channel::<()>();
+                releases.push(release);
+                let entered = entered.clone();
+                scope.spawn(move || {
+                    gate.read(&format!("held-{n}"), after(10_000), || {
+                        entered.send(()).expect("the test waits");
+                        let _ = released.recv();
+                        Ok(())
+                    })
+                });
+                wait.recv().expect("it enters");
+            }
+            during();
+            drop(releases);
+        });
+    }
+
+    #[test]
+    fn no_more_calls_than_allowed_and_the_rest_wait_till_their_deadline() {
+        let gate = gate(2);
+        while_inside(&gate, 2, || {
+            assert_eq!(gate.calls(), 2);
+            let began = Instant::now();
+            assert_eq!(gate.call(after(50), || Ok(1)), Err(StoreError::Busy));
+            assert!(began.elapsed() >= Duration::from_millis(50));
+        });
+        assert_eq!(gate.call(after(50), || Ok(1)), Ok(1));
+        assert_eq!((gate.calls(), gate.inside.lock().unwrap().streams.len()), (0, 0));
+    }
+
+    #[test]
+    fn a_stream_has_one_reader_and_others_go_on() {
+        let gate = gate(10);
+        while_inside(&gate, 1, || {
+            assert_eq!(gate.read("held-0", after(20), || Ok(1)), Err(StoreError::Busy));
+            assert_eq!(gate.read("other", after(20), || Ok(1)), Ok(1));
+        });
+        assert_eq!(gate.read("held-0", after(20), || Ok(1)), Ok(1));
+    }
+
+    /// A read that is never answered.
+    fn unanswered(gate: &Gate<MemoryStore>, ms: u64) -> StoreResult<()> {
+        let deadline = after(ms);
+        gate.read("s", deadline, || {
+            std::thread::sleep(deadline.saturating_duration_since(Instant::now()));
+            Err(StoreError::NoAnswer)
+        })
+    }
+
+    #[test]
+    fn a_stream_that_hangs_is_refused_at_once_until_a_probe_succeeds() {
+        let gate = gate(10);
+        let rush = 10;
+        assert_eq!(unanswered(&gate, rush), Err(StoreError::NoAnswer));
+        assert_eq!(gate.read("s", after(100), || Ok(1)), Ok(1), "a hasty caller proves nothing");
+
+        assert_eq!(unanswered(&gate, 500), Err(StoreError::NoAnswer));
+        let mut tried = 0;
+        let until = after(10_000);
+        while tried < 2 {
+            assert!(Instant::now() < until, "no probe is let through");
+            let outcome = gate.read("s", after(10_000), || {
+                tried += 1;
+                if tried == 2 { Ok(1) } else { Err(StoreError::NoAnswer) }
+            });
+            match outcome {
+                // Refused, or the probe that failed.
+                Err(StoreError::Busy | StoreError::NoAnswer) => std::thread::yield_now(),
+                outcome => assert_eq!((outcome, tried), (Ok(1), 2)),
+            }
+        }
+        assert_eq!(gate.read("s", after(100), || Ok(1)), Ok(1));
+        assert!(gate.inside.lock().unwrap().streams.is_empty());
+    }
+
+    #[test]
+    fn a_call_that_panics_leaves_the_gate() {
+        let gate = gate(1);
+        let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            gate.read("s", after(100), || -> StoreResult<()> { panic!("as a bug would") })
+        }));
+        assert!(panicked.is_err());
+        assert_eq!(gate.read("s", after(100), || Ok(1)), Ok(1));
+    }
+}

@@ -123,6 +123,64 @@ fn an_old_server_is_refused_in_words() {
     assert!(store.check_version().is_err());
 }
 
+/// Three servers that know each other.
+fn cluster() -> Vec<Server> {
+    let mut servers: Vec<Server> = (0..3).map(|_| Server::unstarted(server::newest())).collect();
+    let peers: Vec<Server> = (0..3).map(|_| Server::unstarted(server::newest())).collect();
+    let routes: Vec<String> = peers.iter().map(Server::url).collect();
+    for ((n, server), peer) in servers.iter_mut().enumerate().zip(&peers) {
+        let (listen, routes) = (peer.address(), routes.join(", "));
+        server
+            .configure(&format!("server_name: n{n}\ncluster {{ name: c, listen: \"{listen}\", routes: [{routes}] }}"));
+        server.up();
+    }
+    servers
+}
+
+#[test]
+fn a_cluster_goes_on_when_the_server_we_are_on_dies() {
+    let mut servers = cluster();
+    let (store, _) = ready_and_watched(&servers[0]);
+    let replicated =
+        serde_json::json!({ "name": "s", "subjects": ["contract.s"], "num_replicas": 3, "allow_direct": true });
+    wait_until("a stream on three servers", || {
+        store.stream_create(&replicated, Instant::now() + Duration::from_secs(2)).is_ok()
+    });
+    let before = send(&*store, "s", "before");
+    servers[0].kill();
+    let killed = Instant::now();
+    wait_until("an answer", || send_one(&store).is_ok());
+    println!("published again after {} ms", killed.elapsed().as_millis());
+    wait_until("all connections", || store.info().connected);
+    let kept = store.message_get("s", Pick::At(before), From::Leader, soon()).expect("it is kept");
+    assert_eq!(kept.payload.as_ref(), b"before");
+}
+
+#[test]
+fn logins_stand_in_the_url() {
+    let logins = [
+        ("authorization { user: \"u:1\", password: \"p@ss\" }", "nats://u%3A1:p%40ss@"),
+        ("authorization { token: \"s3cret\" }", "nats://s3cret@"),
+    ];
+    for (config, prefix) in logins {
+        let server = Server::configured(server::newest(), config);
+        let address = server.address();
+        let options = |url: String| NatsOptions { urls: vec![url], ..NatsOptions::default() };
+        let store = NatsStore::connect(options(format!("{prefix}{address}")), super::logger()).expect("it parses");
+        store.wait_ready(soon()).expect("the login is good");
+        let stranger = NatsStore::connect(options(format!("nats://{address}")), super::logger()).expect("it parses");
+        let refusal = stranger.wait_ready(Instant::now() + Duration::from_millis(500)).expect_err("no login");
+        assert!(refusal.to_string().contains("Authorization Violation"), "{refusal}");
+    }
+}
+
+#[test]
+fn tls_is_refused_before_anything_is_tried() {
+    let options = NatsOptions { urls: vec!["tls://localhost:4222".to_owned()], ..NatsOptions::default() };
+    let refusal = NatsStore::connect(options, super::logger()).map(drop).expect_err("TLS is not supported");
+    assert!(matches!(refusal, NatsError::Tls { .. }), "{refusal}");
+}
+
 #[test]
 fn of_several_urls_one_that_answers_is_enough() {
     let silent = TcpListener::bind("127.0.0.1:0").expect("a port is free");
@@ -341,6 +399,21 @@ fn a_message_that_carries_the_servers_own_header_names_is_not_misread() {
         let second = store.message_get("s", Pick::At(Sequence(2)), From::Any, soon()).expect("it is there");
         assert_eq!((second.sequence, second.subject.as_str()), (Sequence(2), "contract.s"));
     }
+}
+
+#[test]
+fn what_would_inject_a_command_is_refused() {
+    let server = Server::start(server::newest());
+    let store = ready(&server);
+    let store: &dyn Store = &*store;
+    fresh(store, "s");
+    let injected = Publish { subject: "contract.a\r\nPUB x 0\r\n".to_owned(), ..Publish::default() };
+    assert!(matches!(publish(store, injected, soon()), Err(StoreError::Refused { .. })));
+    let headers = vec![("A".to_owned(), "b\r\nC: d".to_owned())];
+    let injected = Publish { headers, ..message("s", "x") };
+    assert!(matches!(publish(store, injected, soon()), Err(StoreError::Refused { .. })));
+    assert!(matches!(store.stream_info("a.b", soon()), Err(StoreError::Refused { .. })));
+    assert_eq!(send(store, "s", "x"), Sequence(1));
 }
 
 #[test]

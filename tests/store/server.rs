@@ -28,6 +28,8 @@ pub struct Server {
     dir: PathBuf,
     port: u16,
     max_payload: usize,
+    /// More lines for its configuration.
+    extra: String,
     child: Option<Child>,
 }
 
@@ -45,12 +47,25 @@ impl Server {
         server
     }
 
+    /// A server with more lines in its configuration.
+    pub fn configured(binary: PathBuf, extra: &str) -> Server {
+        let mut server = Server::unstarted(binary);
+        server.configure(extra);
+        server.up();
+        server
+    }
+
+    /// Sets more lines of its configuration, before it is brought `up`.
+    pub fn configure(&mut self, extra: &str) {
+        self.extra = extra.to_owned();
+    }
+
     /// A server that will listen at `url` once it is brought `up`.
     pub fn unstarted(binary: PathBuf) -> Server {
         let port = TcpListener::bind("127.0.0.1:0").expect("a port is free").local_addr().expect("it is bound").port();
         let dir = std::env::temp_dir().join(format!("hanzo-kafka-store-{}-{port}", std::process::id()));
         std::fs::create_dir_all(&dir).expect("the temporary directory is writable");
-        Server { binary, dir, port, max_payload: 1 << 20, child: None }
+        Server { binary, dir, port, max_payload: 1 << 20, extra: String::new(), child: None }
     }
 
     pub fn url(&self) -> String {
@@ -64,10 +79,11 @@ impl Server {
     pub fn up(&mut self) {
         let config = self.dir.join("nats.conf");
         let text = format!(
-            "listen: 127.0.0.1:{}\nmax_payload: {}\njetstream {{ store_dir: {:?} }}\n",
+            "listen: 127.0.0.1:{}\nmax_payload: {}\njetstream {{ store_dir: {:?} }}\n{}\n",
             self.port,
             self.max_payload,
-            self.dir.join("data")
+            self.dir.join("data"),
+            self.extra
         );
         std::fs::write(&config, text).expect("the directory is writable");
         let child =

@@ -2,7 +2,7 @@
 
 use super::{contract, ready, server, soon};
 use hanzo_kafka::store::nats::NatsStore;
-use hanzo_kafka::store::{PubAck, Publish, Store, StoreResult};
+use hanzo_kafka::store::{PubAck, Publish, Sequence, Store, StoreResult, publish_all};
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,7 +15,7 @@ const PAYLOAD_BYTES: usize = 1024;
 fn through_the_store(store: &Arc<NatsStore>, stream: &str, in_flight: u64, count: u64) -> f64 {
     fn next(store: Arc<NatsStore>, message: Publish, left: Arc<AtomicU64>, finished: mpsc::Sender<()>) {
         if left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1)).is_err() {
-            return;
+            return drop(finished);
         }
         let (again, copy) = (store.clone(), message.clone());
         let done = move |outcome: StoreResult<PubAck>| {
@@ -98,5 +98,35 @@ fn publishes_are_about_as_fast_as_a_bare_socket() {
         let bare = by_hand(&server, "speed", in_flight, count);
         println!("{in_flight} in flight: {ours:.0}/s, bare socket {bare:.0}/s, {:.0} %", 100.0 * ours / bare);
         assert!(ours > 1000.0, "a publish waits for the crate's flush timer: {ours:.0}/s");
+    }
+}
+
+/// Reads a stream of `count` messages of `bytes` each in runs of 4 MiB; gives megabytes a second.
+fn read_through(store: &NatsStore, stream: &str, bytes: usize, count: usize) -> f64 {
+    contract::fresh(store, stream);
+    let message = contract::message(stream, vec![7; bytes]);
+    let outcomes = publish_all(store, vec![message; count], soon() + Duration::from_secs(60));
+    assert!(outcomes.iter().all(Result::is_ok));
+    let began = Instant::now();
+    let (mut next, mut seen) = (Sequence(1), 0);
+    while seen < count {
+        let run = store.messages_read(stream, next, 10_000, 4 << 20, soon()).expect("it reads");
+        next = run.last().expect("there is more").sequence.next();
+        seen += run.len();
+    }
+    (count * bytes) as f64 / 1e6 / began.elapsed().as_secs_f64()
+}
+
+#[test]
+fn runs_are_read_at_megabytes_a_second() {
+    for (name, binary) in [("newest", server::newest()), ("2.10", server::oldest())] {
+        let server = server::Server::start(binary);
+        let store = ready(&server);
+        let total = if cfg!(debug_assertions) { 16 << 20 } else { 64 << 20 };
+        for bytes in [1024, 64 * 1024, 1_000_000] {
+            let speed = read_through(&store, &format!("read-{bytes}"), bytes, total / bytes);
+            println!("{name}: reading messages of {bytes} bytes: {speed:.0} MB/s");
+            assert!(speed > 2.0, "one message after the other: {speed:.1} MB/s");
+        }
     }
 }

@@ -5,7 +5,7 @@ use super::{NatsStore, header, json_of};
 use crate::store::{Sequence, StoreError, StoreResult, StreamInfo, StreamState};
 use bytes::Bytes;
 use serde_json::{Value, json};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// A copy of this message is being stored: told to a publish with a message id.
 pub const DUPLICATE_IN_PROCESS: u32 = 10158;
@@ -13,23 +13,49 @@ pub const DUPLICATE_IN_PROCESS: u32 = 10158;
 /// Pages of a list that are asked for; far more than a cluster can hold, so that a list that never ends does end.
 const PAGES_MAX: usize = 10_000;
 
+/// How long a reader waits to learn the API level, and how often it is asked for in vain.
+const LEVEL_PATIENCE: Duration = Duration::from_millis(250);
+const LEVEL_ASKED_EVERY: Duration = Duration::from_secs(1);
+
+/// The server's API level.
+#[derive(Default)]
+pub(super) struct Level {
+    pub number: u32,
+    /// The control connection it was asked on.
+    connection: Option<u64>,
+    asked_at: Option<Instant>,
+}
+
 impl NatsStore {
     /// Asks `$JS.API.<subject>` on the control connection.
     pub(super) fn api(&self, subject: &str, body: &Value, deadline: Instant) -> StoreResult<Value> {
         json_of(self.control.request(api_request(subject, body), deadline))
     }
 
-    /// The server's API level; asked once for each control connection.
-    pub(super) fn level(&self, deadline: Instant) -> StoreResult<u32> {
+    /// The server's API level, asked once for each control connection. While nobody tells (a cluster without a leader),
+    /// the last level that was known, or 0: what 2.10 can do, all can.
+    pub(super) fn level(&self) -> u32 {
         let connection = self.control.connections();
-        let known = *self.level.lock().expect("no holder panics");
-        if let Some((_, level)) = known.filter(|(asked_on, _)| *asked_on == connection) {
-            return Ok(level);
+        let now = Instant::now();
+        {
+            let mut level = self.level.lock().expect("no holder panics");
+            let asked_lately = level.asked_at.is_some_and(|at| now < at + LEVEL_ASKED_EVERY);
+            if level.connection == Some(connection) || asked_lately {
+                return level.number;
+            }
+            level.asked_at = Some(now);
         }
+        let _ = self.ask_level(now + LEVEL_PATIENCE);
+        self.level.lock().expect("no holder panics").number
+    }
+
+    pub(super) fn ask_level(&self, deadline: Instant) -> StoreResult<()> {
+        let connection = self.control.connections();
         let json = self.api("INFO", &Value::Null, deadline)?;
-        let level = json["api"]["level"].as_u64().and_then(|n| u32::try_from(n).ok()).unwrap_or(0);
-        *self.level.lock().expect("no holder panics") = Some((connection, level));
-        Ok(level)
+        let number = json["api"]["level"].as_u64().and_then(|n| u32::try_from(n).ok()).unwrap_or(0);
+        let known = Level { number, connection: Some(connection), asked_at: None };
+        *self.level.lock().expect("no holder panics") = known;
+        Ok(())
     }
 
     pub(super) fn api_stream_create(&self, config: &Value, deadline: Instant) -> StoreResult<StreamInfo> {

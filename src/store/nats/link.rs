@@ -20,6 +20,9 @@ const JOBS_MAX: usize = 64 * 1024;
 /// from holding back what was published meanwhile.
 const FLUSHERS: usize = 2;
 
+/// The crate's buffer holds 32 KiB; a message up to this finds room in it more often than not.
+const AT_ONCE_BYTES_MAX: usize = 16 * 1024;
+
 /// A flush's socket write gives up after this; the watchdog is faster.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -59,6 +62,7 @@ pub struct Link {
     shared: Arc<Shared>,
     jobs: Sender<Job>,
     kicks: Sender<()>,
+    inbox: String,
     connection: Connection,
     /// Dropped with the link; the readers listen for that.
     _stop: Sender<()>,
@@ -127,7 +131,7 @@ impl Link {
             shared: shared.clone(),
             connection: connection.clone(),
             kicks: kicks.clone(),
-            inbox,
+            inbox: inbox.clone(),
             stopped: stopped.clone(),
         };
         spawn("write", Box::new(move || writer.run(&jobs_receiver)))?;
@@ -149,7 +153,7 @@ impl Link {
                 });
             }),
         )?;
-        Ok(Link { shared, jobs, kicks, connection, _stop: stop })
+        Ok(Link { shared, jobs, kicks, inbox, connection, _stop: stop })
     }
 
     /// Sends a request whose replies go to `sink`; on failure gives the sink back, unused.
@@ -159,6 +163,9 @@ impl Link {
             return Err((sink, Lost::TooLarge { max }));
         }
         let epoch = self.shared.pending.insert(token, deadline, sink).map_err(|sink| (sink, Lost::NotConnected))?;
+        if self.write_at_once(token, &request) {
+            return Ok(());
+        }
         let job = Job::Publish { request, token: Some(token), epoch, deadline };
         match self.jobs.try_send(job) {
             Ok(()) => Ok(()),
@@ -167,6 +174,26 @@ impl Link {
                 Some(sink) => Err((sink, if error.is_full() { Lost::Full } else { Lost::NotConnected })),
                 None => Ok(()),
             },
+        }
+    }
+
+    /// Puts a small message into the crate's buffer, if that has room and nobody holds it: the one call of the crate that
+    /// cannot block. It spares a thread's turn: with one in flight a fifth more publishes a second.
+    fn write_at_once(&self, token: u64, request: &Request) -> bool {
+        if request.payload.len() > AT_ONCE_BYTES_MAX || !self.jobs.is_empty() {
+            return false;
+        }
+        let (reply, headers) = (reply_subject(&self.inbox, token), header_map(request));
+        let (headers, payload) = (headers.as_ref(), &request.payload);
+        let done = self.connection.try_publish_with_reply_or_headers(&request.subject, Some(&reply), headers, payload);
+        match done {
+            None => false,
+            Some(Ok(())) => {
+                self.kick();
+                true
+            }
+            // The writer learns why, and fails the request.
+            Some(Err(_)) => false,
         }
     }
 
@@ -290,18 +317,20 @@ impl Writer {
     }
 
     fn publish(&self, request: &Request, token: Option<u64>) -> std::io::Result<()> {
-        let headers: Option<HeaderMap> = match request.headers.is_empty() {
-            true => None,
-            false => Some(request.headers.iter().map(|(name, value)| (name, value)).collect()),
-        };
-        let reply = token.map(|token| format!("{}.{token:x}", self.inbox));
-        self.connection.publish_with_reply_or_headers(
-            &request.subject,
-            reply.as_deref(),
-            headers.as_ref(),
-            &request.payload,
-        )
+        let reply = token.map(|token| reply_subject(&self.inbox, token));
+        let headers = header_map(request);
+        let (reply, headers) = (reply.as_deref(), headers.as_ref());
+        self.connection.publish_with_reply_or_headers(&request.subject, reply, headers, &request.payload)
     }
+}
+
+fn reply_subject(inbox: &str, token: u64) -> String {
+    format!("{inbox}.{token:x}")
+}
+
+fn header_map(request: &Request) -> Option<HeaderMap> {
+    let headers = request.headers.iter().map(|(name, value)| (name, value));
+    if request.headers.is_empty() { None } else { Some(headers.collect()) }
 }
 
 fn flush(shared: &Shared, connection: &Connection, kicks: &Receiver<()>) {

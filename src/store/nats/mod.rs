@@ -27,7 +27,7 @@ use pending::{Lost, Reply};
 use requester::{Refusal, Requester};
 use serde_json::Value;
 use servers::Servers;
-use slog::{Logger, o};
+use slog::Logger;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -35,6 +35,11 @@ use std::time::{Duration, Instant};
 
 /// A core message that could not be written within this is dropped.
 const CORE_PATIENCE: Duration = Duration::from_secs(5);
+
+/// A cluster without a leader leaves a question unanswered: it is asked again.
+const ANSWER_PATIENCE: Duration = Duration::from_millis(500);
+
+const READY_LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// Where the store is and who we are.
 #[derive(Clone, Debug, Default)]
@@ -96,8 +101,9 @@ pub struct NatsStore {
     budget: read::Budget,
     /// Messages that may only be read at the leader.
     poisoned: Mutex<read::Poisoned>,
-    /// The API level, and for which of the control connections it was asked.
-    level: Mutex<Option<(u64, u32)>>,
+    /// What the server said last of its API level. Not held while it is asked.
+    level: Mutex<api::Level>,
+    logger: Logger,
 }
 
 impl NatsStore {
@@ -105,7 +111,7 @@ impl NatsStore {
     /// `Unavailable` meanwhile. Errors: what no server could mend.
     pub fn connect(options: NatsOptions, logger: Logger) -> Result<Arc<NatsStore>, NatsError> {
         let servers = || Servers::parse(&options.urls, options.credentials.as_ref());
-        let start = |name| Ok(Requester::start(name, options.name.clone(), servers()?, logger.new(o!())));
+        let start = |name| Ok(Requester::start(name, options.name.clone(), servers()?, logger.clone()));
         Ok(Arc::new(NatsStore {
             writes: Arc::new(start("nats-pub")?),
             reads: start("nats-get")?,
@@ -114,6 +120,7 @@ impl NatsStore {
             budget: read::Budget::new(),
             poisoned: Mutex::default(),
             level: Mutex::default(),
+            logger,
         }))
     }
 
@@ -121,7 +128,7 @@ impl NatsStore {
     pub fn wait_ready(&self, deadline: Instant) -> Result<ServerInfo, NatsError> {
         loop {
             let info = self.info();
-            if info.connected && self.level(deadline).is_ok() {
+            if info.connected && self.ask_level(deadline.min(Instant::now() + ANSWER_PATIENCE)).is_ok() {
                 return Ok(self.info());
             }
             self.check_version()?;
@@ -132,7 +139,7 @@ impl NatsStore {
                     _ => "JetStream does not answer".to_owned(),
                 }));
             }
-            std::thread::sleep(Duration::from_millis(5));
+            std::thread::sleep(READY_LOOK_EVERY);
         }
     }
 
@@ -160,7 +167,7 @@ impl Store for NatsStore {
         let facts = self.control.facts();
         ServerInfo {
             version: facts.version,
-            api_level: self.level.lock().expect("no holder panics").map_or(0, |(_, level)| level),
+            api_level: self.level.lock().expect("no holder panics").number,
             max_payload: self.writes.max_payload(),
             connected: self.writes.is_open() && self.reads.is_open() && self.control.is_open(),
         }

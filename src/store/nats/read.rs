@@ -12,6 +12,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use crossbeam_channel::{Receiver, bounded};
 use serde_json::{Value, json};
+use slog::warn;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Instant;
@@ -101,8 +102,9 @@ impl NatsStore {
         }
         drop(reserved);
         let (message, is_poison) = stored_message(json_of(outcome)?)?;
-        if is_poison {
-            self.poisoned.lock().expect("no holder panics").remember(stream, message.sequence);
+        if is_poison && self.poisoned.lock().expect("no holder panics").remember(stream, message.sequence) {
+            warn!(self.logger, "a message has a malformed header block; it is read around";
+                "stream" => stream, "sequence" => message.sequence.0);
         }
         Ok(message)
     }
@@ -138,7 +140,7 @@ impl NatsStore {
         let mut run = match poison {
             Some(at) if at == start => Run { fault: Some(Fault::AskLeader), ..Run::default() },
             Some(at) => self.window(stream, start, wanted, Some(at), deadline),
-            None if self.level(deadline)? >= 1 => self.batch(stream, start, wanted, deadline),
+            None if self.level() >= 1 => self.batch(stream, start, wanted, deadline),
             None => self.window(stream, start, wanted, None, deadline),
         };
         let next = run.next(start);
@@ -272,7 +274,7 @@ impl NatsStore {
     }
 
     pub(super) fn stored_since(&self, stream: &str, wall_ms: i64, deadline: Instant) -> StoreResult<Option<Sequence>> {
-        let found = if self.level(deadline)? >= 1 {
+        let found = if self.level() >= 1 {
             let body = json!({ "start_time": time::format(wall_ms), "next_by_subj": ">" });
             self.leader_ask(stream, &body, deadline)
         } else {
@@ -432,16 +434,19 @@ pub struct Poisoned {
 }
 
 impl Poisoned {
-    fn remember(&mut self, stream: &str, sequence: Sequence) {
+    /// Whether it is news.
+    fn remember(&mut self, stream: &str, sequence: Sequence) -> bool {
         let found = (stream.to_owned(), sequence);
-        if self.set.insert(found.clone()) {
-            self.order.push_back(found);
+        if !self.set.insert(found.clone()) {
+            return false;
         }
+        self.order.push_back(found);
         if self.order.len() > POISONED_MAX {
             if let Some(oldest) = self.order.pop_front() {
                 self.set.remove(&oldest);
             }
         }
+        true
     }
 
     fn forget_range(&mut self, stream: &str, from: Sequence, below: Sequence) {
@@ -499,7 +504,7 @@ mod tests {
         assert!(poisoned.may_hit("a", &Pick::LastOf("x".to_owned())));
         poisoned.forget_range("a", Sequence(4), Sequence(6));
         assert_eq!(poisoned.first_from("a", Sequence(1)), None);
-        (0..=POISONED_MAX as u64).for_each(|n| poisoned.remember("c", Sequence(n + 1)));
+        (0..=POISONED_MAX as u64).for_each(|n| assert!(poisoned.remember("c", Sequence(n + 1))));
         assert_eq!(poisoned.first_from("c", Sequence(1)), Some(Sequence(2)));
     }
 

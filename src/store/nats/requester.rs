@@ -9,6 +9,7 @@ use super::pending::{Lost, Outcome, Reply, Sink};
 use super::servers::{Greeting, ProbeError, Server, Servers, probe};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
 use slog::{Logger, debug, info, warn};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -351,7 +352,8 @@ impl Supervisor {
         self.later = rest;
         let due: Vec<(Instant, Box<dyn FnOnce() + Send>)> = due;
         for (_, action) in due {
-            action();
+            // The last net: a callback that panics must not end the supervisor.
+            let _ = catch_unwind(AssertUnwindSafe(action));
         }
         wake = self.later.iter().map(|(at, _)| *at).fold(wake, Instant::min);
         // Raised before the scan, so that a request made meanwhile lowers it again.
