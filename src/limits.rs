@@ -143,3 +143,12 @@ pub const KEEPALIVE_PROBES: u32 = 6;
 
 /// The least time between two log lines of one kind that peers can cause at will.
 pub const PEER_LOG_INTERVAL: Duration = Duration::from_secs(1);
+
+/// A group's key token: with a topic's and the command around them it has to fit the server's control line of 4,096 bytes.
+pub const GROUP_TOKEN_BYTES_MAX: usize = 2_048;
+
+/// Requests that wait for one group's write. No group's members ask more than that within the time of one write.
+pub const GROUP_QUEUE_MAX: usize = 10_000;
+
+/// Ids of one group that were given out and not come back with. Each lives for a session timeout at most.
+pub const PENDING_MEMBERS_MAX: usize = 2_000;

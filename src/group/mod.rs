@@ -22,6 +22,8 @@ pub use view::{Described, DescribedMember, Listed};
 
 use crate::clock::Clock;
 use crate::config::GroupConfig;
+use crate::limits::GROUP_TOKEN_BYTES_MAX;
+use crate::logging::Brake;
 use crate::offsets::{Committed, Offsets, Outcome, Slot, TopicPartition};
 use crate::promise::Promise;
 use crate::protocol::error_code::ErrorCode;
@@ -38,17 +40,11 @@ use std::time::{Duration, Instant};
 /// The bucket's name.
 pub const BUCKET: &str = "kafka-groups";
 
-/// What a store call on behalf of a group may take.
-const STORE_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// A key longer than this could exceed the server's control line of 4,096 bytes together with a topic's.
-const GROUP_TOKEN_BYTES_MAX: usize = 2_048;
-
-/// Requests that wait for one group's write. More than that many members do not ask within one write's time.
-const QUEUE_MAX: usize = 10_000;
-
 /// Left free in a message for headers and subject.
 const VALUE_SLACK_BYTES: usize = 4_096;
+
+/// Between two lines about groups that cannot be loaded: while the store is away every heartbeat finds that out.
+const COMPLAINT_INTERVAL: Duration = Duration::from_secs(1);
 
 /// What the service is made of.
 pub struct Setup {
@@ -79,6 +75,7 @@ pub struct Groups {
     next_token: AtomicU64,
     sweeps: AtomicU64,
     adopted: AtomicBool,
+    complaints: Brake,
     this: Weak<Groups>,
 }
 
@@ -99,6 +96,7 @@ impl Groups {
             next_token: AtomicU64::new(1),
             sweeps: AtomicU64::new(0),
             adopted: AtomicBool::new(false),
+            complaints: Brake::new(COMPLAINT_INTERVAL),
             this: this.clone(),
         })
     }

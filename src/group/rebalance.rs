@@ -10,6 +10,7 @@ use super::event::{Join, JoinReply, JoinedMember, MemberId, Protocol, Reply, Syn
 use super::record;
 use super::state::{Group, JoinTimer, Member, NEW_MEMBER_TIMEOUT, PENDING_MEMBER_GRACE, PendingMember};
 use super::state::{Rules, State, Step};
+use crate::limits::PENDING_MEMBERS_MAX;
 use crate::protocol::error_code::ErrorCode;
 use bytes::Bytes;
 use std::sync::Arc;
@@ -55,6 +56,9 @@ impl Group {
                 Some(old) => self.replace_static(join, &old, id.into(), token, step),
                 None => self.add_member(join, id, token, step),
             }
+        } else if join.member_id_required && self.pending.len() >= PENDING_MEMBERS_MAX {
+            let reply = JoinReply::refused(ErrorCode::GROUP_MAX_SIZE_REACHED, "");
+            step.effects.replies.push((token, Reply::Join(reply)));
         } else if join.member_id_required {
             let pending = PendingMember {
                 expires: step.now.mono + join.session_timeout,

@@ -4,8 +4,9 @@ use super::cell::{Busy, Cell, CommitRequest, Inner, Phase, Ready, ReplyTo, Reque
 use super::event::{Event, Reply, Token};
 use super::record::{self, Label, Owner};
 use super::state::Group;
-use super::{BUCKET, Groups, QUEUE_MAX, STORE_TIMEOUT};
+use super::{BUCKET, Groups};
 use crate::clock::Now;
+use crate::limits::{GROUP_QUEUE_MAX, STORE_CALL_MAX};
 use crate::offsets::StillOwned;
 use crate::promise::Promise;
 use crate::protocol::error_code::ErrorCode;
@@ -46,7 +47,7 @@ impl Groups {
                     continue;
                 }
                 let Some(request) = request.take() else { return };
-                if inner.queue.len() >= QUEUE_MAX {
+                if inner.queue.len() >= GROUP_QUEUE_MAX {
                     drop(inner);
                     return request.refuse(ErrorCode::COORDINATOR_NOT_AVAILABLE);
                 }
@@ -123,7 +124,10 @@ impl Groups {
     }
 
     fn unreadable(&self, cell: &Cell, error: &StoreError) -> ErrorCode {
-        warn!(self.logger, "a group cannot be loaded"; "group" => &cell.group, "error" => %error);
+        if let Some(held_back) = self.complaints.pass(self.clock.now().mono) {
+            warn!(self.logger, "a group cannot be loaded";
+                "group" => &cell.group, "error" => %error, "held_back" => held_back);
+        }
         ErrorCode::COORDINATOR_NOT_AVAILABLE
     }
 
@@ -132,7 +136,7 @@ impl Groups {
     }
 
     pub(super) fn deadline(&self) -> Instant {
-        self.clock.now().mono + STORE_TIMEOUT
+        self.clock.now().mono + STORE_CALL_MAX
     }
 
     pub(super) fn read(&self, key: &str, deadline: Instant) -> StoreResult<KvEntry> {

@@ -9,8 +9,9 @@ use super::cell::{Cell, Phase, Request};
 use super::event::Event;
 use super::record::{self, Label};
 use super::state::{Group, State};
-use super::{BUCKET, Groups, STORE_TIMEOUT};
+use super::{BUCKET, Groups};
 use crate::clock::Now;
+use crate::limits::STORE_CALL_MAX;
 use crate::offsets::{Committed, Slot};
 use crate::protocol::error_code::ErrorCode;
 use crate::store::{KvEntry, Sequence, StoreError, StoreResult, keys, kv_replace};
@@ -66,8 +67,8 @@ impl Groups {
     }
 
     fn sweep_groups(&self, full: bool, now: Now) -> StoreResult<()> {
-        self.adopt_once(now.mono + STORE_TIMEOUT)?;
-        for (key, entry) in self.entries(now.mono + STORE_TIMEOUT)? {
+        self.adopt_once(now.mono + STORE_CALL_MAX)?;
+        for (key, entry) in self.entries(now.mono + STORE_CALL_MAX)? {
             let Some(group) = keys::text_of(&key) else { continue };
             let Some((stored, label)) = entry.value.as_ref().and_then(|value| record::decode(value, now)) else {
                 continue;
@@ -100,7 +101,7 @@ impl Groups {
         if !full && !self.is_ripe(known, now) {
             return Ok(());
         }
-        let commits = self.offsets.owned(group, now.mono + STORE_TIMEOUT)?;
+        let commits = self.offsets.owned(group, now.mono + STORE_CALL_MAX)?;
         let mut left = commits.len();
         if commits.iter().any(|(at, slot)| self.has_expired(known, &at.topic, slot, now)) {
             left = self.expire(group, known, now)?;
@@ -117,7 +118,7 @@ impl Groups {
         if left == 0 && stored.since_ms <= now.wall_ms - EMPTY_MS_MIN {
             info!(self.logger, "an empty group without commits is removed"; "group" => group);
             // A claim that came in between has changed the revision, and the group stays.
-            match kv_replace(&*self.store, BUCKET, key, None, revision, now.mono + STORE_TIMEOUT) {
+            match kv_replace(&*self.store, BUCKET, key, None, revision, now.mono + STORE_CALL_MAX) {
                 Ok(_) | Err(StoreError::WrongLast(_)) => {}
                 Err(error) => return Err(error),
             }
@@ -132,7 +133,7 @@ impl Groups {
 
     fn expire(&self, group: &str, known: &Group, now: Now) -> StoreResult<usize> {
         let unwanted = |topic: &str, slot: &Slot| self.has_expired(known, topic, slot, now);
-        let removal = self.offsets.remove(group, now.mono + STORE_TIMEOUT, &|at, slot| unwanted(&at.topic, slot))?;
+        let removal = self.offsets.remove(group, now.mono + STORE_CALL_MAX, &|at, slot| unwanted(&at.topic, slot))?;
         if removal.removed > 0 {
             info!(self.logger, "committed offsets have expired"; "group" => group, "count" => removal.removed);
         }

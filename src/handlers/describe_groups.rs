@@ -9,16 +9,14 @@ use super::authorized::GROUP_OPERATIONS;
 use super::errors::for_coordinator;
 use super::{Context, Outcome};
 use crate::group::{Described, DescribedMember, Groups};
+use crate::limits::STORE_CALL_MAX;
 use crate::protocol::error_code::ErrorCode;
 use crate::protocol::messages::describe_groups::{
     DescribeGroupsRequest, DescribeGroupsResponse, DescribedGroup, DescribedGroupMember,
 };
-use std::time::Duration;
 
 const OPERATIONS_FROM: i16 = 3;
 const NOT_FOUND_FROM: i16 = 6;
-
-const STORE_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub fn handle(cx: &Context, request: DescribeGroupsRequest) -> Outcome {
     let with_operations = request.include_authorized_operations && cx.header.api_version >= OPERATIONS_FROM;
@@ -39,7 +37,7 @@ fn describe(cx: &Context, group_id: String) -> DescribedGroup {
     if let Err(error) = Groups::check_id(&group_id, true) {
         return refused(group_id, error);
     }
-    match cx.services.groups.describe(&group_id, cx.now.mono + STORE_TIMEOUT) {
+    match cx.services.groups.describe(&group_id, cx.now.mono + STORE_CALL_MAX) {
         Ok(Some(described)) => found(group_id, described),
         Ok(None) => {
             let is_error = cx.header.api_version >= NOT_FOUND_FROM;

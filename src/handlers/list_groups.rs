@@ -7,15 +7,13 @@
 use super::errors::for_coordinator;
 use super::{Context, Outcome};
 use crate::group::Listed;
+use crate::limits::STORE_CALL_MAX;
 use crate::protocol::messages::list_groups::{ListGroupsRequest, ListGroupsResponse, ListedGroup};
-use std::time::Duration;
 
 const TYPE: &str = "classic";
 
-const STORE_TIMEOUT: Duration = Duration::from_secs(5);
-
 pub fn handle(cx: &Context, request: ListGroupsRequest) -> Outcome {
-    let listed = match cx.services.groups.list(cx.now.mono + STORE_TIMEOUT) {
+    let listed = match cx.services.groups.list(cx.now.mono + STORE_CALL_MAX) {
         Ok(listed) => listed,
         Err(error) => {
             let error_code = for_coordinator(&error).code();

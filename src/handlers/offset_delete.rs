@@ -6,14 +6,12 @@
 use super::errors::for_coordinator;
 use super::{Context, Outcome};
 use crate::group::Groups;
+use crate::limits::STORE_CALL_MAX;
 use crate::offsets::TopicPartition;
 use crate::protocol::error_code::ErrorCode;
 use crate::protocol::messages::offset_delete::{
     OffsetDeleteRequest, OffsetDeleteResponse, OffsetDeleteResponsePartition, OffsetDeleteResponseTopic,
 };
-use std::time::Duration;
-
-const STORE_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub fn handle(cx: &Context, request: OffsetDeleteRequest) -> Outcome {
     let refuse = |code: ErrorCode| cx.reply(&OffsetDeleteResponse { error_code: code.code(), ..Default::default() });
@@ -42,7 +40,7 @@ pub fn handle(cx: &Context, request: OffsetDeleteRequest) -> Outcome {
         }
         answer.topics.push(OffsetDeleteResponseTopic { name: topic.name, partitions: rows });
     }
-    let deadline = cx.now.mono + STORE_TIMEOUT;
+    let deadline = cx.now.mono + STORE_CALL_MAX;
     let codes = match cx.services.groups.delete_offsets(&request.group_id, &asked, deadline) {
         Ok(Ok(codes)) => codes,
         Ok(Err(code)) => return refuse(code),

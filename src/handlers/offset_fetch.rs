@@ -12,6 +12,7 @@
 use super::errors::for_coordinator;
 use super::{Context, Outcome};
 use crate::group::Groups;
+use crate::limits::STORE_CALL_MAX;
 use crate::offsets::{Committed, Slot, TopicPartition};
 use crate::protocol::error_code::ErrorCode;
 use crate::protocol::messages::offset_fetch::{
@@ -19,11 +20,8 @@ use crate::protocol::messages::offset_fetch::{
     OffsetFetchResponsePartitions, OffsetFetchResponseTopic, OffsetFetchResponseTopics,
 };
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 const GROUPS_FROM: i16 = 8;
-
-const STORE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Topics and the partitions asked for; `None`: whatever is committed.
 type Asked = Option<Vec<(String, Vec<i32>)>>;
@@ -45,7 +43,7 @@ pub fn handle(cx: &Context, request: OffsetFetchRequest) -> Outcome {
 
 fn fetch(cx: &Context, group: &str, asked: Asked) -> (ErrorCode, Vec<OffsetFetchResponseTopics>) {
     let found = Groups::check_id(group, true).and_then(|()| {
-        let committed = cx.services.groups.committed(group, cx.now.mono + STORE_TIMEOUT);
+        let committed = cx.services.groups.committed(group, cx.now.mono + STORE_CALL_MAX);
         without_deleted_topics(cx, committed.map_err(|error| for_coordinator(&error))?)
     });
     match found {

@@ -2,15 +2,13 @@
 
 use super::value::{self, Committed, Slot, TopicPartition};
 use super::{BUCKET, GroupOffsets, Offsets};
+use crate::limits::STORE_CALL_MAX;
 use crate::promise::Promise;
 use crate::protocol::error_code::ErrorCode;
 use crate::store::{self, PubAck, Sequence, StoreError, StoreResult, kv_message};
 use crate::wire::Uuid;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
-
-/// How long a commit is tried, as Kafka's `offsets.commit.timeout.ms`.
-const COMMIT_TIMEOUT: Duration = Duration::from_secs(5);
+use std::time::Instant;
 
 /// Reads and repeats after a failed guard or a lost answer. Each repeat that fails means that somebody else writes.
 const ATTEMPTS_MAX: usize = 8;
@@ -64,7 +62,7 @@ impl Offsets {
         commits: Vec<(TopicPartition, Committed, Promise<Outcome>)>,
         still_owned: &StillOwned,
     ) {
-        let deadline = self.clock.now().mono + COMMIT_TIMEOUT;
+        let deadline = self.clock.now().mono + STORE_CALL_MAX;
         let offsets = match self.known(group, deadline) {
             Ok(offsets) => offsets,
             Err(error) => {
@@ -138,7 +136,7 @@ impl Offsets {
             }
         }
         // Those that are stored do not wait for those whose fate must be found out.
-        self.send(offsets.clone(), next, self.clock.now().mono + COMMIT_TIMEOUT);
+        self.send(offsets.clone(), next, self.clock.now().mono + STORE_CALL_MAX);
         let mut outage: Option<CommitError> = None;
         for (mut flight, error) in undecided {
             let outcome = match &outage {
@@ -152,7 +150,7 @@ impl Offsets {
                 outage = Some(error.clone());
             }
             let next = land(&offsets, flight, outcome);
-            self.send(offsets.clone(), next.into_iter().collect(), self.clock.now().mono + COMMIT_TIMEOUT);
+            self.send(offsets.clone(), next.into_iter().collect(), self.clock.now().mono + STORE_CALL_MAX);
         }
     }
 
@@ -172,7 +170,7 @@ impl Offsets {
                 other => return Err(CommitError::Store(other)),
             }
             // A new deadline: the old one may have passed in waiting for the lost answer.
-            let deadline = deadline.max(self.clock.now().mono + COMMIT_TIMEOUT / 2);
+            let deadline = deadline.max(self.clock.now().mono + STORE_CALL_MAX / 2);
             let entry = self.store.kv_get(BUCKET, &value::key(group, &flight.at), deadline)?;
             if value::nonce_of(entry.value.as_ref()).as_deref() == Some(flight.nonce.as_str()) {
                 return Ok(entry.revision);

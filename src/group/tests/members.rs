@@ -118,3 +118,14 @@ fn a_new_member_is_given_up_after_five_minutes() {
          expect join b error=25",
     );
 }
+
+#[test]
+fn ids_are_not_given_out_without_end() {
+    let mut script = String::new();
+    for number in 0..crate::limits::PENDING_MEMBERS_MAX {
+        script.push_str(&format!("join x{number} v=4\n"));
+    }
+    check(&format!(
+        "{script} join a v=4\n expect join a error=81\n sleep 10s\n join a v=4 id=none\n expect join a error=79"
+    ));
+}
