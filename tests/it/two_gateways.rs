@@ -39,6 +39,10 @@ on_each_server! {
         });
         let acked = writers.map(|writer| writer.join().expect("no writer panics"));
         let total = i64::try_from(2 * 3 * BATCHES).expect("small");
+        for gateway in &gateways {
+            let mut wire = gateway.wire();
+            eventually("the gateway has heard of all", SOON, || (wire.list_offset("t", 0, LATEST) == total).then_some(()));
+        }
         let log = gateways[0].wire().read_all("t", 0, 0);
         assert_eq!(log.len() as i64, total);
         assert!(log.iter().zip(0..).all(|((offset, _), expected)| *offset == expected), "offsets without a gap");
