@@ -101,6 +101,9 @@ pub struct PubAck {
 /// How a publish ended. Runs on the connection's reply reader or timer: it must not block and must not panic.
 pub type PublishDone = Box<dyn FnOnce(Result<PubAck, StoreError>) + Send>;
 
+/// Takes a core message's subject and payload.
+pub type CoreHandler = Box<dyn Fn(&str, Bytes) + Send + Sync>;
+
 /// Which message to read.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Pick {
@@ -241,7 +244,7 @@ pub trait Store: Send + Sync {
 
     fn core_publish(&self, subject: &str, payload: Bytes);
     /// `handler` runs on a reader thread: it must not block. Lasts as long as the store.
-    fn core_subscribe(&self, subject: &str, handler: Box<dyn Fn(&str, Bytes) + Send + Sync>) -> StoreResult<()>;
+    fn core_subscribe(&self, subject: &str, handler: CoreHandler) -> StoreResult<()>;
 }
 
 /// How an entry is replaced: the value, or `None` for a delete marker.
