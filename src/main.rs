@@ -44,12 +44,13 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(config: Config, logger: &Logger) -> Result<(), Box<dyn Error>> {
+fn run(mut config: Config, logger: &Logger) -> Result<(), Box<dyn Error>> {
     // Before any thread: a signal must never find the default action in place.
     let signals = watch_signals()?;
     let fit = server::allow_connections(config.max_connections)?;
     if fit < config.max_connections {
-        warn!(logger, "the limit of open files is lower than --max-connections"; "connections_possible" => fit);
+        warn!(logger, "the limit of open files allows fewer than --max-connections"; "connections" => fit);
+        config.max_connections = fit;
     }
     let metrics = Arc::new(Metrics::default());
     let wakeups = Arc::new(Wakeups::new());

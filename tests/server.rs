@@ -131,6 +131,24 @@ fn a_peer_that_does_not_read_holds_neither_worker_nor_memory() {
 }
 
 #[test]
+fn replies_that_nobody_takes_hold_back_heavy_requests_only() {
+    const REPLY_BYTES: u32 = 24 << 20;
+    let gateway = Gateway::with(Settings { reply_bytes_held_max: 1 << 20, ..settings() }, 6);
+    let mut deaf = gateway.client();
+    deaf.send(Op::Large, 1, REPLY_BYTES);
+    wait_until("its reply is made", || gateway.server.reply_bytes_held() > 1 << 20);
+    let mut light = gateway.client();
+    let mut heavy = gateway.client();
+    heavy.send(Op::HeavyEcho, 2, 0);
+    for _ in 0..20 {
+        light.ping(Op::Echo);
+    }
+    assert_eq!(gateway.metrics.requests.get(), 21, "the heavy request is not begun");
+    assert_eq!(deaf.reply().1.len(), REPLY_BYTES as usize);
+    heavy.expect_ids([2]);
+}
+
+#[test]
 fn what_waits_for_a_vanished_client_is_abandoned() {
     let gateway = Gateway::start();
     let mut fin = gateway.client();

@@ -80,9 +80,13 @@ impl Budget {
         self.held.load(Ordering::Relaxed)
     }
 
+    pub(super) fn unsent(&self) -> usize {
+        self.unsent.load(Ordering::Relaxed)
+    }
+
     /// Whether the replies that wait for their peers are too many to make more.
     pub(super) fn is_clogged(&self) -> bool {
-        self.unsent.load(Ordering::Relaxed) > self.unsent_max
+        self.unsent() > self.unsent_max
     }
 }
 

@@ -20,5 +20,6 @@ pub fn allow_connections(connections: usize) -> io::Result<usize> {
             return Err(io::Error::last_os_error());
         }
     }
-    Ok(usize::try_from(limit.rlim_cur.saturating_sub(BESIDES)).unwrap_or(usize::MAX))
+    let left = limit.rlim_cur.saturating_sub(BESIDES).max(limit.rlim_cur / 2);
+    Ok(usize::try_from(left).unwrap_or(usize::MAX))
 }

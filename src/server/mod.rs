@@ -155,6 +155,11 @@ impl Server {
         self.hub.budget.held()
     }
 
+    /// Reply bytes that peers have not taken yet.
+    pub fn reply_bytes_held(&self) -> usize {
+        self.hub.budget.unsent()
+    }
+
     /// Stops accepting, answers what is in flight, closes every connection and ends by `deadline` or a little after it.
     /// Requests that wait for news are answered at once, as if their time were up; commits under way get three quarters
     /// of the time. Gives whether every connection was closed.

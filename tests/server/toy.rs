@@ -292,7 +292,8 @@ impl Drop for Gateway {
             assert_eq!(self.metrics.connections_open.get(), 0, "connections are left");
             assert_eq!(self.metrics.requests_parked.get(), 0, "requests are left");
             assert_eq!(self.wakeups.registered(), 0, "watch keys are left");
-            assert_eq!(self.server.request_bytes_held(), 0, "the budget was not given back");
+            let held = (self.server.request_bytes_held(), self.server.reply_bytes_held());
+            assert_eq!(held, (0, 0), "the budget was not given back");
         }
     }
 }
