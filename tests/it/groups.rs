@@ -109,7 +109,7 @@ on_each_server! {
             (counts == [1, 1]).then_some(())
         });
         let settled = [rebalances_one.0.load(Ordering::SeqCst), rebalances_two.0.load(Ordering::SeqCst)];
-        for round in 0..2 {
+        for round in 0..2_i64 {
             if round == 0 {
                 gateway.kill();
             } else {
@@ -121,11 +121,14 @@ on_each_server! {
                 producer.send_value("t", partition, format!("round {round}").as_bytes());
                 producer.finish();
             }
-            let mut seen = 0;
-            eventually("both members go on", Duration::from_secs(60), || {
-                seen += [&one, &two].iter().filter_map(|member| poll_text(member)).count();
-                (seen == 2).then_some(())
-            });
+            let mut seen = Vec::new();
+            let deadline = Instant::now() + Duration::from_secs(60);
+            while seen.len() < 2 && Instant::now() < deadline {
+                seen.extend([&one, &two].iter().filter_map(|member| poll_text(member)));
+            }
+            seen.sort();
+            let text = format!("round {round}");
+            assert_eq!(seen, [(0, round, text.clone()), (1, round, text)], "both members go on");
             for member in [&one, &two] {
                 eventually("the commit is taken", Duration::from_secs(60), || {
                     member.commit_consumer_state(CommitMode::Sync).ok()
