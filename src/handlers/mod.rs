@@ -150,7 +150,7 @@ impl Gateway {
         let Ok(Opened::Request { header, body, .. }) = frame::open(Bytes::copy_from_slice(frame)) else {
             return false;
         };
-        match frame::message::<MetadataRequest>(body) {
+        match frame::request_message::<MetadataRequest>(body) {
             Ok(request) => metadata::is_in_memory(&self.services, header.api_version, &request),
             Err(_) => false,
         }
@@ -222,7 +222,7 @@ impl Dispatch for Gateway {
 
 /// Decodes a request and has it answered.
 fn run<R: Request>(cx: &Context, body: Reader, handle: impl FnOnce(&Context, R) -> Outcome) -> Outcome {
-    match frame::message::<R>(body) {
+    match frame::request_message::<R>(body) {
         Ok(request) => handle(cx, request),
         Err(error) => {
             debug!(cx.services.logger, "closed: the request does not decode"; "peer" => %cx.client_host,

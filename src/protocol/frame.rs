@@ -43,6 +43,12 @@ pub fn message<M: Message>(mut body: Reader) -> Result<M, DecodeError> {
     Ok(message)
 }
 
+/// Decodes a client's request. What follows it in the frame is left alone, as Kafka does: librdkafka 2.16 sends a byte too
+/// many when it asks for all topics in Metadata 13.
+pub fn request_message<R: Request>(mut body: Reader) -> Result<R, DecodeError> {
+    R::read(&mut body)
+}
+
 /// The whole response frame, its length prefix included.
 pub fn response<M: Message>(header: &RequestHeader, message: &M) -> Vec<u8> {
     debug_assert_eq!(M::KEY.code(), header.api_key, "the response belongs to another API");

@@ -71,6 +71,14 @@ fn a_byte_too_many_is_refused() {
 }
 
 #[test]
+fn what_follows_a_request_is_left_alone() {
+    let all_topics = [0, 0, 0, 0, 0];
+    let reader = Reader::new(Bytes::copy_from_slice(&all_topics), 13, true);
+    let request: MetadataRequest = frame::request_message(reader).expect("as librdkafka sends it");
+    assert_eq!(request.topics, None);
+}
+
+#[test]
 fn flipped_bytes_do_no_harm() {
     attack(|body, decode| {
         for at in 0..body.len() {
