@@ -23,11 +23,14 @@ pub struct Scale {
 const FULL: Scale = Scale { runs: 5, throughput_records: 200_000, latency_records: 2000, order_records: 1_000_000 };
 const QUICK: Scale = Scale { runs: 2, throughput_records: 20_000, latency_records: 200, order_records: 50_000 };
 
+/// A part's name, and what measures it.
+type Part = (&'static str, fn(&Scale));
+
 fn main() {
     raise_open_files();
     let words: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
     let scale = if words.iter().any(|word| word == "quick") { QUICK } else { FULL };
-    let parts: [(&str, fn(&Scale)); 3] =
+    let parts: [Part; 3] =
         [("throughput", throughput::measure), ("latency", latency::measure), ("order", order::measure)];
     let chosen = |name: &str| words.iter().any(|word| word == name);
     let all = !parts.iter().any(|(name, _)| chosen(name));

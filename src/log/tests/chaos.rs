@@ -33,7 +33,7 @@ fn mark_of(records: &[u8]) -> u64 {
 fn history(seed: u64, steps: u64) {
     let mut dice = Dice(seed);
     let world = World::new();
-    let mut gateways = vec![world.gateway(), world.gateway()];
+    let mut gateways = [world.gateway(), world.gateway()];
     world.store.set_chaos(Some(Chaos {
         seed,
         ack_lost_permille: 60,
