@@ -24,6 +24,9 @@ pub const PRODUCERS_PER_SNAPSHOT_MAX: usize = 1_000;
 /// Bytes of batches waiting for their group at one partition: what four full groups hold at `--embedded`'s max_payload.
 pub const APPEND_QUEUE_BYTES_MAX: usize = 32 * 1024 * 1024;
 
+/// Bytes of one group commit where max_payload allows more: a larger message only adds latency.
+pub const GROUP_BYTES_MAX: usize = 8 * 1024 * 1024;
+
 /// Stored messages kept in memory for all partitions together: the newest, and what readers read ahead.
 pub const CACHE_BYTES_MAX: usize = 192 * 1024 * 1024;
 

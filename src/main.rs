@@ -33,6 +33,7 @@ const READY_CHECK: Duration = Duration::from_millis(10);
 const READY_PATIENCE: Duration = Duration::from_secs(2);
 
 fn main() -> ExitCode {
+    keep_freed_memory();
     let config = Config::from_args();
     let logger = logging::logger(config.log_format, config.log_level);
     match run(config, &logger) {
@@ -97,6 +98,27 @@ fn run(mut config: Config, logger: &Logger) -> Result<(), Box<dyn Error>> {
     services.stop();
     pool.stop(deadline);
     Ok(())
+}
+
+/// Lets the allocator keep what large buffers leave behind. Frames and stored messages come and go at hundreds of megabytes
+/// a second; giving each back to the system at once costs more in page faults than everything else that is done with it
+/// (measured: a third of the produce throughput). Called before any thread.
+fn keep_freed_memory() {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    {
+        // The largest value that glibc takes.
+        const MMAP_THRESHOLD_BYTES: libc::c_int = 32 * 1024 * 1024;
+        const TRIM_THRESHOLD_BYTES: libc::c_int = 256 * 1024 * 1024;
+        const TOP_PAD_BYTES: libc::c_int = 64 * 1024 * 1024;
+        // SAFETY: mallopt only sets the allocator's parameters; no other thread runs yet.
+        unsafe {
+            libc::mallopt(libc::M_MMAP_THRESHOLD, MMAP_THRESHOLD_BYTES);
+            libc::mallopt(libc::M_TRIM_THRESHOLD, TRIM_THRESHOLD_BYTES);
+            libc::mallopt(libc::M_TOP_PAD, TOP_PAD_BYTES);
+            // One arena: what a worker allocates, the store's reader frees.
+            libc::mallopt(libc::M_ARENA_MAX, 1);
+        }
+    }
 }
 
 /// What answers requests, and the store below it.

@@ -5,8 +5,8 @@
 //! *undecided* until an ack or a message read there decides; until then the partition publishes nothing else.
 
 use crate::limits::{
-    APPEND_QUEUE_BYTES_MAX, CEILING_STEP_OFFSETS, END_ENTRY_BYTES_MAX, END_ENTRY_MESSAGES_MAX, END_QUIET, LOAD_MAX,
-    STORE_CALL_MAX, UNDECIDED_PAUSE_MAX, UNDECIDED_PAUSE_MIN,
+    APPEND_QUEUE_BYTES_MAX, CEILING_STEP_OFFSETS, END_ENTRY_BYTES_MAX, END_ENTRY_MESSAGES_MAX, END_QUIET,
+    GROUP_BYTES_MAX, LOAD_MAX, STORE_CALL_MAX, UNDECIDED_PAUSE_MAX, UNDECIDED_PAUSE_MIN,
 };
 use crate::log::cache::Chain;
 use crate::log::end::NewestTime;
@@ -171,7 +171,7 @@ impl PartitionLog {
     /// Checks and stamps what is queued, in order, up to one message. Leaves a flight behind, or an empty queue, or a
     /// queue that waits for a higher ceiling.
     fn stamp_group(&self, state: &mut State, formed: &mut Formed) {
-        let bytes_max = self.shared.max_payload().saturating_sub(MESSAGE_HEADER_BYTES);
+        let bytes_max = self.shared.max_payload().saturating_sub(MESSAGE_HEADER_BYTES).min(GROUP_BYTES_MAX);
         let from = state.tail.next_offset;
         let (mut next, mut members) = (from, Vec::new());
         let mut payload = Vec::with_capacity(state.queue.bytes.min(bytes_max));
@@ -195,7 +195,7 @@ impl PartitionLog {
                 }
                 Verdict::Append => {
                     blocked = next + i64::from(append.header.last_offset_delta) >= state.end.ceiling;
-                    if blocked || payload.len() + append.batch.len() > bytes_max {
+                    if blocked || (!payload.is_empty() && payload.len() + append.batch.len() > bytes_max) {
                         break;
                     }
                     match state.queue.pop() {
