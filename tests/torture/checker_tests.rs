@@ -105,6 +105,7 @@ fn what_was_purged_on_purpose_is_not_lost() {
         .acked(IDEMPOTENT, 0, 3, 0)
         .read(0, 3, &[(0, 0, 0), (1, 0, 1), (2, 0, 2)])
         .add(What::Purged { below: 2 })
+        .read(0, 3, &[(0, 0, 0)])
         .add(What::OutOfRange { from: 0, log_start: 2, high_watermark: 3 })
         .read(2, 3, &[(2, 0, 2)])
         .quiet(2, 3, &[(2, 0, 2)])
