@@ -92,6 +92,11 @@ impl Gateway {
         self.process.as_mut().expect("the gateway runs")
     }
 
+    /// Whether it was started and neither killed nor terminated since.
+    pub fn is_running(&self) -> bool {
+        self.process.is_some()
+    }
+
     pub fn bootstrap(&self) -> String {
         format!("127.0.0.1:{}", self.port)
     }

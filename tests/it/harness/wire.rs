@@ -45,6 +45,12 @@ impl Wire {
         Ok(Wire { stream, correlation_id: 0 })
     }
 
+    /// How long reading and writing wait at most, instead of a minute.
+    pub fn wait_at_most(&mut self, limit: Duration) -> io::Result<()> {
+        self.stream.set_read_timeout(Some(limit))?;
+        self.stream.set_write_timeout(Some(limit))
+    }
+
     pub fn frame<R: Request>(correlation_id: i32, version: i16, request: &R) -> Vec<u8> {
         let header = RequestHeader::default()
             .with_request_api_key(R::KEY)
@@ -65,6 +71,11 @@ impl Wire {
         self.correlation_id += 1;
         self.send_bytes(&Wire::frame(self.correlation_id, version, request)).expect("the gateway takes the request");
         self.correlation_id
+    }
+
+    pub fn try_send<R: Request>(&mut self, version: i16, request: &R) -> io::Result<()> {
+        self.correlation_id += 1;
+        self.send_bytes(&Wire::frame(self.correlation_id, version, request))
     }
 
     pub fn send_bytes(&mut self, bytes: &[u8]) -> io::Result<()> {

@@ -1,0 +1,56 @@
+//! The log under fire: clients write down what they see while servers stall, lie and die; a checker judges.
+
+mod checker;
+mod checker_tests;
+mod clients;
+mod committer;
+#[path = "../it/harness/mod.rs"]
+#[allow(dead_code, reason = "shared with the integration tests, which use all of it")]
+mod harness;
+mod history;
+mod nemesis;
+mod proxy;
+mod random;
+mod rig;
+mod run;
+mod servers;
+
+use rig::Config;
+use std::time::{Duration, Instant};
+
+/// The short form's installations and seconds each.
+const SHORT: &[(&str, u64)] = &[("r1-newest-2", 30), ("r1-oldest-1", 20), ("r3-newest-2", 40)];
+
+/// Installations that take turns in a long run that names none.
+const LONG: &[&str] = &["r1-newest-2", "r3-newest-3", "r1-oldest-2", "r3-oldest-2", "r1-newest-1", "r3-newest-2"];
+
+/// One stretch of a long run: then the history is judged and another one begins.
+const STRETCH: Duration = Duration::from_secs(120);
+
+/// `make torture` sets MINUTES, and SEED and CONFIG where they are given; otherwise this is the short form.
+#[test]
+fn nothing_acknowledged_is_lost_whatever_stalls_lies_or_dies() {
+    let variable = |name: &str| std::env::var(name).ok().filter(|text| !text.is_empty());
+    let number = |name: &str| variable(name).map(|text| text.parse::<u64>().expect("SEED and MINUTES are numbers"));
+    let seed = number("SEED").unwrap_or_else(|| {
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        u64::from(now.expect("it is after 1970").subsec_nanos())
+    });
+    let config = variable("CONFIG").map(|text| text.parse::<Config>().unwrap_or_else(|error| panic!("{error}")));
+    let Some(minutes) = number("MINUTES") else {
+        for (index, (config, seconds)) in (0..).zip(SHORT) {
+            let config = config.parse().expect("a configuration of ours");
+            run::run(config, seed + index, Duration::from_secs(*seconds), nemesis::ALL);
+        }
+        return;
+    };
+    let until = Instant::now() + Duration::from_secs(60 * minutes);
+    for (index, turn) in (0..).zip(LONG.iter().cycle()) {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            break;
+        }
+        let config = config.unwrap_or_else(|| turn.parse().expect("a configuration of ours"));
+        run::run(config, seed + index, left.min(STRETCH), nemesis::ALL);
+    }
+}

@@ -1,0 +1,136 @@
+//! One nats-server or a cluster of three, each behind a proxy, and what can be done to them.
+
+use crate::harness::process::Process;
+use crate::harness::{Folder, JetStream, Version, eventually, free_port, tool};
+use crate::proxy::Proxy;
+use serde_json::Value;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+/// What a cluster of three may need on a busy machine until it has leaders.
+const READY: Duration = Duration::from_secs(60);
+
+pub struct Servers {
+    nodes: Vec<Node>,
+    version: Version,
+}
+
+struct Node {
+    name: String,
+    port: u16,
+    proxy: Proxy,
+    process: Option<Process>,
+    folder: Folder,
+}
+
+impl Servers {
+    /// `count` is 1, or 3 for a cluster.
+    pub fn start(version: Version, count: usize) -> Servers {
+        let ports: Vec<(u16, u16)> = (0..count).map(|_| (free_port(), free_port())).collect();
+        let routes: Vec<String> = ports.iter().map(|(_, route)| format!("nats-route://127.0.0.1:{route}")).collect();
+        let node = |(number, (port, route)): (usize, &(u16, u16))| {
+            let folder = Folder::new("nats");
+            let name = format!("n{number}");
+            let mut config = format!(
+                "listen: \"127.0.0.1:{port}\"\nserver_name: {name}\nmax_payload: 8388608\n\
+                 jetstream {{ store_dir: \"{}\", max_file_store: 1TB }}\n",
+                folder.path().join("data").display()
+            );
+            if count > 1 {
+                config += &format!(
+                    "cluster {{ name: c, listen: \"127.0.0.1:{route}\", no_advertise: true, routes: [{}] }}\n",
+                    routes.join(", ")
+                );
+            }
+            std::fs::write(folder.path().join("nats.conf"), config).expect("the configuration is written");
+            Node { name, port: *port, proxy: Proxy::before(*port), process: None, folder }
+        };
+        let nodes = ports.iter().enumerate().map(node).collect();
+        let mut servers = Servers { nodes, version };
+        servers.revive();
+        servers
+    }
+
+    pub fn count(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// The servers behind their proxies, for `--pubsub-url`.
+    pub fn urls(&self) -> String {
+        self.nodes.iter().map(|node| node.proxy.url()).collect::<Vec<_>>().join(",")
+    }
+
+    pub fn proxies(&self) -> impl Iterator<Item = &Proxy> {
+        self.nodes.iter().map(|node| &node.proxy)
+    }
+
+    /// kill -9.
+    pub fn kill(&mut self, index: usize) {
+        self.nodes[index].process = None;
+    }
+
+    pub fn kill_all(&mut self) {
+        (0..self.nodes.len()).for_each(|index| self.kill(index));
+    }
+
+    pub fn freeze(&self, index: usize) {
+        self.signal(index, libc::SIGSTOP);
+    }
+
+    fn signal(&self, index: usize, signal: libc::c_int) {
+        if let Some(process) = &self.nodes[index].process {
+            process.signal(signal);
+        }
+    }
+
+    pub fn thaw_all(&self) {
+        (0..self.nodes.len()).for_each(|index| self.signal(index, libc::SIGCONT));
+    }
+
+    /// Starts what is dead, thaws what is frozen, and waits until JetStream answers at each.
+    pub fn revive(&mut self) {
+        self.thaw_all();
+        for node in &mut self.nodes {
+            node.proxy.heal();
+            if node.process.is_some() {
+                continue;
+            }
+            let binary = match self.version {
+                Version::Newest => tool("nats-server"),
+                Version::Oldest => tool("nats-server-2.10"),
+            };
+            let mut command = Command::new(binary);
+            command.arg("-c").arg(node.folder.path().join("nats.conf")).stdout(Stdio::null());
+            node.process = Some(Process::start(command, &node.folder.path().join("log")));
+        }
+        for node in &mut self.nodes {
+            let process = node.process.as_mut().expect("it was started");
+            let port = node.port;
+            eventually("nats-server answers", READY, || {
+                assert!(process.exited().is_none(), "nats-server exited:\n{}", process.log_tail());
+                JetStream::try_connect(port).ok()?.account_ready().then_some(())
+            });
+        }
+    }
+
+    /// A connection past the proxies, to a server that answers.
+    pub fn jetstream(&self) -> JetStream {
+        let live = |node: &Node| node.process.is_some().then(|| JetStream::try_connect(node.port).ok()).flatten();
+        eventually("a nats-server answers", READY, || self.nodes.iter().find_map(live))
+    }
+
+    /// The index of the server that leads a stream, where it is known.
+    pub fn leader_of(&self, stream: &str) -> Option<usize> {
+        let info = self.jetstream().try_api(&format!("STREAM.INFO.{stream}"), &Value::Null).ok()?;
+        if self.nodes.len() == 1 {
+            return Some(0);
+        }
+        let leader = info["cluster"]["leader"].as_str()?;
+        self.nodes.iter().position(|node| node.name == leader)
+    }
+
+    pub fn step_down(&self, stream: &str) {
+        // It may have no leader just now, and then nothing is to be done.
+        let _ = self.jetstream().try_api(&format!("STREAM.LEADER.STEPDOWN.{stream}"), &Value::Null);
+    }
+}
