@@ -14,7 +14,7 @@ pub struct WaiterId(pub u64);
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum WatchKey {
-    /// The end of a partition's log moved, its log start moved, or its topic was deleted.
+    /// The end of a partition's log moved, or may have, or its topic was deleted.
     Partition { topic_id: Uuid, index: i32 },
     /// A promise was kept; see `promise`.
     Promise(u64),

@@ -27,7 +27,7 @@ const MAX_AGE_MS_MIN: i64 = 100;
 const TOPIC: &str = "kafka.topic";
 const PARTITION: &str = "kafka.partition";
 const PARTITIONS: &str = "kafka.partitions";
-/// The sequence that the stream's first message is given at least; see DESIGN, topic re-creation.
+/// The sequence that the stream's first message is given at least: a range of this incarnation's own (ADR 8).
 const FIRST: &str = "kafka.first";
 const SETTING: &str = "kafka.config.";
 

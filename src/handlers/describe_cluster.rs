@@ -1,7 +1,7 @@
 //! DescribeCluster.
 //!
 //! Behavior:
-//! - All live gateways are brokers; none is ever fenced, since a gateway without a lease is not told at all.
+//! - This gateway is the only broker told, and never fenced: gateways do not know of each other yet.
 //! - Without the store the cluster id is not known, and there is no null for it: a retriable error.
 //!
 //! Version notes: 1 asks for brokers or controllers (KIP-919); only brokers are there to be asked.

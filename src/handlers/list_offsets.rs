@@ -4,7 +4,8 @@
 //! timestamp finds the exact record, inside its batch. Not found is offset -1 without an error.
 //!
 //! Version notes: -3, the newest record, from 7 (KIP-734); -4, the earliest local one, from 8 (KIP-405): all of the log
-//! is local; -5, the last in remote storage, from 9 (KIP-1005): there is none. 10 brings a timeout, 11 -6 (KIP-1023).
+//! is local; -5, the last in remote storage, from 9 (KIP-1005): there is none. 10 brings a timeout. 11, with -6
+//! (KIP-1023), is not served.
 
 use crate::handlers::partitions::{self, Named};
 use crate::handlers::{Context, Outcome};

@@ -43,8 +43,8 @@ pub fn message<M: Message>(mut body: Reader) -> Result<M, DecodeError> {
     Ok(message)
 }
 
-/// Decodes a client's request. What follows it in the frame is left alone, as Kafka does: librdkafka 2.16 sends a byte too
-/// many when it asks for all topics in Metadata 13.
+/// Decodes a client's request. What follows it in the frame is left alone, as Kafka does: librdkafka 2.16 writes a null of
+/// four bytes instead of one when it asks for all topics in Metadata 13.
 pub fn request_message<R: Request>(mut body: Reader) -> Result<R, DecodeError> {
     R::read(&mut body)
 }

@@ -1,6 +1,6 @@
 //! The store on a real nats-server, by the synchronous `nats` crate, as raw JetStream JSON and headers.
 //!
-//! Three connections: a slow read must delay neither an acknowledgement nor a lease. All of the crate's calls are made on
+//! Three connections: a slow read must delay neither an acknowledgement nor a tick. All of the crate's calls are made on
 //! threads that may be lost; see `link` and `requester`.
 
 // The crate is deprecated in favour of an asynchronous one; a synchronous one is what is wanted here.
