@@ -20,7 +20,7 @@ pub struct Scale {
     pub order_records: usize,
 }
 
-const FULL: Scale = Scale { runs: 5, throughput_records: 200_000, latency_records: 2000, order_records: 1_000_000 };
+const FULL: Scale = Scale { runs: 5, throughput_records: 400_000, latency_records: 2000, order_records: 1_000_000 };
 const QUICK: Scale = Scale { runs: 2, throughput_records: 20_000, latency_records: 200, order_records: 50_000 };
 
 /// A part's name, and what measures it.
