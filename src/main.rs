@@ -12,7 +12,7 @@ use hanzo_kafka::server::{self, Parts, Pool, Server, Settings};
 use hanzo_kafka::store::Store;
 use hanzo_kafka::store::embedded::Embedded;
 use hanzo_kafka::store::gate::Gate;
-use hanzo_kafka::store::nats::{NatsOptions, NatsStore};
+use hanzo_kafka::store::nats::{NatsError, NatsOptions, NatsStore};
 use hanzo_kafka::wake::Wakeups;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -29,7 +29,7 @@ const STOP_MAX: Duration = Duration::from_secs(10);
 /// How often the store is asked whether it is there, until it is.
 const READY_CHECK: Duration = Duration::from_millis(10);
 
-/// A store that is not there after this is worth a line.
+/// How long a start waits for the store before clients may connect.
 const READY_PATIENCE: Duration = Duration::from_secs(2);
 
 fn main() -> ExitCode {
@@ -81,7 +81,7 @@ fn run(mut config: Config, logger: &Logger) -> Result<(), Box<dyn Error>> {
     };
     let server = Server::start(Settings::from(&*config), parts)?;
 
-    if wait_ready(&*services.store, &signals, logger) {
+    if wait_ready(&*services.store, &signals) {
         println!(
             "hanzo-kafka is ready: Kafka on {}:{}, admin on http://{}, JetStream at {}",
             config.advertised_host,
@@ -140,7 +140,8 @@ impl Services {
     }
 }
 
-/// Starts or connects the store.
+/// Starts or connects the store, and gives it a moment: whoever connects to a gateway that was just restarted should not
+/// find it without a store. One that stays away is no error, one that is too old is.
 fn start_store(config: &Config, logger: &Logger) -> Result<(Arc<NatsStore>, Option<Embedded>), Box<dyn Error>> {
     let embedded = config.embedded.as_ref().map(|settings| Embedded::start(settings, logger.clone())).transpose()?;
     let urls = match &embedded {
@@ -148,7 +149,13 @@ fn start_store(config: &Config, logger: &Logger) -> Result<(Arc<NatsStore>, Opti
         None => config.pubsub_urls.clone(),
     };
     let options = NatsOptions { urls, credentials: config.credentials.clone(), name: "hanzo-kafka".to_owned() };
-    Ok((NatsStore::connect(options, logger.clone())?, embedded))
+    let nats = NatsStore::connect(options, logger.clone())?;
+    match nats.wait_ready(Instant::now() + READY_PATIENCE) {
+        Err(error @ NatsError::TooOld { .. }) => return Err(error.into()),
+        Err(error) => warn!(logger, "clients are told to try again until JetStream can be reached"; "error" => %error),
+        Ok(_) => {}
+    }
+    Ok((nats, embedded))
 }
 
 /// At most half of the workers wait for the store at once: the others answer what needs no store.
@@ -157,13 +164,8 @@ fn store_calls_max(config: &Config) -> usize {
 }
 
 /// Waits until the store answers; `false` if the process is to stop before.
-fn wait_ready(store: &dyn Store, signals: &Receiver<()>, logger: &Logger) -> bool {
-    let mut warn_at = Some(Instant::now() + READY_PATIENCE);
+fn wait_ready(store: &dyn Store, signals: &Receiver<()>) -> bool {
     while !store.info().connected {
-        if warn_at.is_some_and(|at| Instant::now() >= at) {
-            warn!(logger, "JetStream cannot be reached yet; clients are told to try again");
-            warn_at = None;
-        }
         match signals.recv_timeout(READY_CHECK) {
             Err(RecvTimeoutError::Timeout) => {}
             Ok(()) | Err(RecvTimeoutError::Disconnected) => return false,

@@ -14,6 +14,15 @@ pub fn for_coordinator(error: &StoreError) -> ErrorCode {
     error_code(error, Purpose::Coordinator)
 }
 
+/// For reading committed offsets. What a coordinator cannot tell yet is "loading": after COORDINATOR_NOT_AVAILABLE librdkafka
+/// looks for a coordinator, and never asks again where to begin.
+pub fn for_offset_fetch(error: &StoreError) -> ErrorCode {
+    match for_coordinator(error) {
+        ErrorCode::COORDINATOR_NOT_AVAILABLE => ErrorCode::COORDINATOR_LOAD_IN_PROGRESS,
+        other => other,
+    }
+}
+
 /// For topics and settings, asked for by a person or a tool.
 pub fn for_admin(error: &StoreError) -> ErrorCode {
     error_code(error, Purpose::Admin)

@@ -384,7 +384,7 @@ fn b112_an_unreadable_store_is_an_error_and_never_minus_one() {
         after.store.set_outage(Some(outage));
         for version in 1..=9 {
             let (topics, group) = after.fetch(version, "g", Some(&[("a", &[0, 1])]));
-            let code = ErrorCode::COORDINATOR_NOT_AVAILABLE.code();
+            let code = ErrorCode::COORDINATOR_LOAD_IN_PROGRESS.code();
             assert_eq!(topics, [row("a", &[(0, -1, code), (1, -1, code)])], "version {version}");
             assert_eq!(group, if version >= 2 { code } else { 0 });
         }

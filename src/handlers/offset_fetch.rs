@@ -9,7 +9,7 @@
 //! Version notes: up to 7 one group, with the error at the top from 2 on; a null list of topics means all of them from 2 on;
 //! from 8 on several groups, each with its error (KIP-709).
 
-use super::errors::for_coordinator;
+use super::errors::for_offset_fetch;
 use super::{Context, Outcome};
 use crate::group::Groups;
 use crate::limits::STORE_CALL_MAX;
@@ -44,7 +44,7 @@ pub fn handle(cx: &Context, request: OffsetFetchRequest) -> Outcome {
 fn fetch(cx: &Context, group: &str, asked: Asked) -> (ErrorCode, Vec<OffsetFetchResponseTopics>) {
     let found = Groups::check_id(group, true).and_then(|()| {
         let committed = cx.services.groups.committed(group, cx.now.mono + STORE_CALL_MAX);
-        without_deleted_topics(cx, committed.map_err(|error| for_coordinator(&error))?)
+        without_deleted_topics(cx, committed.map_err(|error| for_offset_fetch(&error))?)
     });
     match found {
         Ok(slots) => {
@@ -67,7 +67,7 @@ fn without_deleted_topics(
     let mut ids = BTreeMap::new();
     for at in slots.keys() {
         if !ids.contains_key(&at.topic) {
-            let topic = cx.services.catalog.topic(&at.topic).map_err(|error| for_coordinator(&error))?;
+            let topic = cx.services.catalog.topic(&at.topic).map_err(|error| for_offset_fetch(&error))?;
             ids.insert(at.topic.clone(), topic.map(|topic| topic.id));
         }
     }
