@@ -51,6 +51,10 @@ pub const STORE_CALL_MAX: Duration = Duration::from_secs(5);
 /// clients' request timeout of 30 s.
 pub const LOAD_MAX: Duration = Duration::from_secs(20);
 
+/// How long a worker waits for a partition's tail, or for its turn to read, counted from when another took it. Only a
+/// store that hangs holds them longer: then workers are needed for partitions that live, and clients ask again.
+pub const TAIL_HELD_MAX: Duration = Duration::from_millis(500);
+
 /// A partition without an append for this long has its exact end written.
 pub const END_QUIET: Duration = Duration::from_secs(2);
 

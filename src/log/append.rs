@@ -18,7 +18,7 @@ use crate::records::batch::{BatchHeader, stamp};
 use crate::store::{From, Pick, PubAck, Sequence, StoreError, StoreResult};
 use bytes::Bytes;
 use slog::{debug, warn};
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -67,14 +67,45 @@ impl Queue {
         }
     }
 
-    fn take_expired(&mut self, now: Instant) -> VecDeque<Append> {
+    /// How many offsets the next batch takes.
+    pub fn next_offsets(&self) -> i64 {
+        self.waiting.front().map_or(0, |append| i64::from(append.header.last_offset_delta) + 1)
+    }
+
+    /// Takes what is overdue, and what the same producers queued behind it: a producer that the log does not know yet may
+    /// begin at any sequence, so that its second batch would be stored without its first.
+    fn take_expired(&mut self, now: Instant) -> Vec<Append> {
         if self.waiting.iter().all(|append| append.deadline > now) {
-            return VecDeque::new();
+            return Vec::new();
         }
-        let (expired, waiting) = self.waiting.drain(..).partition(|append| append.deadline <= now);
+        let mut failed = HashSet::new();
+        self.take(|append| {
+            let leaves = append.deadline <= now || failed.contains(&append.header.producer_id);
+            if leaves && append.header.has_producer() {
+                failed.insert(append.header.producer_id);
+            }
+            leaves
+        })
+    }
+
+    /// Takes what these producers have queued, for the same reason.
+    fn take_of(&mut self, failed: &[Append]) -> Vec<Append> {
+        let with_producer = failed.iter().filter(|append| append.header.has_producer());
+        let producers: HashSet<i64> = with_producer.map(|append| append.header.producer_id).collect();
+        if producers.is_empty() {
+            return Vec::new();
+        }
+        self.take(|append| producers.contains(&append.header.producer_id))
+    }
+
+    fn take(&mut self, mut leaves: impl FnMut(&Append) -> bool) -> Vec<Append> {
+        let (mut taken, mut waiting) = (Vec::new(), VecDeque::new());
+        for append in self.waiting.drain(..) {
+            if leaves(&append) { taken.push(append) } else { waiting.push_back(append) }
+        }
         self.waiting = waiting;
         self.bytes = self.waiting.iter().map(|append| append.batch.len()).sum();
-        expired
+        taken
     }
 }
 
@@ -161,9 +192,12 @@ impl PartitionLog {
         let expired = state.queue.take_expired(self.shared.now());
         formed.settled.extend(expired.into_iter().map(|append| (append, Err(LogError::Store(StoreError::NoAnswer)))));
         match state.phase {
-            Phase::Cold => formed.load = !state.queue.waiting.is_empty(),
-            Phase::Idle => self.stamp_group(state, &mut formed),
-            Phase::Busy | Phase::InFlight(_) | Phase::Deciding => {}
+            Phase::Cold => {
+                formed.load = !state.queue.waiting.is_empty() && !state.load_asked;
+                state.load_asked |= formed.load;
+            }
+            Phase::Idle if state.borrowers == 0 => self.stamp_group(state, &mut formed),
+            Phase::Idle | Phase::Busy | Phase::InFlight(_) | Phase::Deciding => {}
         }
         formed
     }
@@ -194,6 +228,11 @@ impl PartitionLog {
                     continue;
                 }
                 Verdict::Append => {
+                    if payload.is_empty() && append.batch.len() > bytes_max {
+                        // The server takes less than when it was queued.
+                        formed.settled.extend(state.queue.pop().map(|append| (append, Err(LogError::TooLarge))));
+                        continue;
+                    }
                     blocked = next + i64::from(append.header.last_offset_delta) >= state.end.ceiling;
                     if blocked || (!payload.is_empty() && payload.len() + append.batch.len() > bytes_max) {
                         break;
@@ -295,10 +334,12 @@ impl PartitionLog {
         let look_for_stream = error == StoreError::Unavailable;
         if not_this_time && !flight.may_be_stored {
             self.set_phase(&mut state, Phase::Idle);
+            let mut refused = originals(flight);
+            refused.extend(state.queue.take_of(&refused));
             drop(state);
             debug!(self.shared.logger, "publish refused"; "topic" => &self.topic, "partition" => self.key.1, "error" => %error);
-            for member in flight.members {
-                member.append.promise.keep(Err(LogError::Store(error.clone())));
+            for append in refused {
+                append.promise.keep(Err(LogError::Store(error.clone())));
             }
             if look_for_stream {
                 self.look_for_stream();
@@ -345,6 +386,8 @@ impl PartitionLog {
                 self.commit(message.sequence);
                 self.pump();
             }
+            // Ours may have stood right there, and is gone.
+            Ok(message) if message.sequence > guard.next() && flight.may_be_stored => self.start_over(flight),
             Ok(_) => self.conflict(flight),
             Err(StoreError::NoMessage) => match self.slot_is_open(guard, deadline) {
                 Ok(true) => {
@@ -368,8 +411,7 @@ impl PartitionLog {
     }
 
     fn in_flight_again(&self, flight: Flight) {
-        let mut state = self.lock();
-        self.set_phase(&mut state, Phase::InFlight(flight));
+        self.lock().phase = Phase::InFlight(flight);
     }
 
     fn decide_later(self: &Arc<Self>, mut flight: Flight, error: StoreError) {
@@ -404,17 +446,20 @@ impl PartitionLog {
     /// A group that cannot have been stored is stamped anew after a new load; of one that may have been, nobody can know
     /// any more, and its waiters are told so.
     fn start_over(self: &Arc<Self>, flight: Flight) {
-        let (unknown, again) = if flight.may_be_stored {
-            warn!(self.shared.logger, "the outcome of an append cannot be known: what was stored is gone";
-                "topic" => &self.topic, "partition" => self.key.1);
-            (originals(flight), Vec::new())
-        } else {
-            (Vec::new(), originals(flight))
-        };
+        let may_be_stored = flight.may_be_stored;
+        let mut unknown = originals(flight);
         {
             let mut state = self.lock();
-            state.queue.put_back(again);
+            if may_be_stored {
+                unknown.extend(state.queue.take_of(&unknown));
+            } else {
+                state.queue.put_back(std::mem::take(&mut unknown));
+            }
             self.set_phase(&mut state, Phase::Cold);
+        }
+        if may_be_stored {
+            warn!(self.shared.logger, "the outcome of an append cannot be known: what was stored is gone";
+                "topic" => &self.topic, "partition" => self.key.1);
         }
         for append in unknown {
             append.promise.keep(Err(LogError::Store(StoreError::NoAnswer)));
@@ -434,6 +479,7 @@ impl PartitionLog {
 
     /// Loads the log because batches wait for it; if that fails they are told.
     fn load_for_queue(self: &Arc<Self>) {
+        self.lock().load_asked = false;
         if let Err(error) = self.view(self.shared.now() + LOAD_MAX) {
             debug!(self.shared.logger, "log not loaded"; "topic" => &self.topic, "partition" => self.key.1, "error" => %error);
         }

@@ -3,7 +3,9 @@
 pub mod append;
 mod cache;
 mod end;
+mod ends;
 mod index;
+mod load;
 mod partition;
 mod producers;
 mod read;

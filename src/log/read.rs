@@ -40,6 +40,10 @@ impl PartitionLog {
         if offset >= view.high_watermark {
             view = self.exact_view(deadline)?;
         }
+        if offset > view.high_watermark {
+            // Told of by another gateway whose ticks have not come through: a client would start all over.
+            view = self.fresh_view(deadline)?;
+        }
         if offset < view.log_start || offset > view.high_watermark {
             return Err(LogError::OutOfRange(view));
         }
@@ -75,7 +79,7 @@ impl PartitionLog {
 
     /// Reads from the store what answers for `offset`, and some more. One reader at a time: the next one finds it in memory.
     fn fill(self: &Arc<Self>, offset: i64, bytes: usize, deadline: Instant) -> Result<Vec<Chain>, LogError> {
-        let _turn = self.reading.take(deadline).ok_or(LogError::Store(StoreError::NoAnswer))?;
+        let _turn = self.reading.take(deadline).ok_or(LogError::Store(StoreError::Busy))?;
         if let Some(chain) = self.shared.cache.get(self.key, offset) {
             return Ok(vec![chain]);
         }

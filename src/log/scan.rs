@@ -38,6 +38,8 @@ pub struct Scan<'a> {
     ahead: VecDeque<Message>,
     /// The last message read at all, counted or not.
     last_seen: Option<Sequence>,
+    /// Messages were missing, and none that counts has come since.
+    missing: bool,
 }
 
 impl<'a> Scan<'a> {
@@ -51,6 +53,7 @@ impl<'a> Scan<'a> {
             below: None,
             ahead: VecDeque::new(),
             last_seen: None,
+            missing: false,
         }
     }
 
@@ -93,8 +96,10 @@ impl<'a> Scan<'a> {
                 self.at.sequence = message.sequence;
                 return None;
             }
+            self.missing |= message.sequence != self.at.sequence;
             self.at.sequence = message.sequence.next();
             if let Some(counted) = self.judge(message) {
+                self.missing = false;
                 return Some(counted);
             }
         }
@@ -109,6 +114,11 @@ impl<'a> Scan<'a> {
     /// The last message read, counted or not.
     pub fn last_seen(&self) -> Option<Sequence> {
         self.last_seen
+    }
+
+    /// Whether no message is missing since the last one that counts, or since the beginning.
+    pub fn complete_since_counted(&self) -> bool {
+        !self.missing
     }
 
     fn judge(&mut self, message: Message) -> Option<Counted> {

@@ -1,8 +1,9 @@
 //! Finding offsets by record time, for ListOffsets.
 
 use crate::limits::STORE_CALL_MAX;
+use crate::log::end::NewestTime;
 use crate::log::index::Boundary;
-use crate::log::partition::PartitionLog;
+use crate::log::partition::{PartitionLog, Phase};
 use crate::log::scan::Scan;
 use crate::log::{LogError, View};
 use crate::records::batch::walk;
@@ -55,7 +56,7 @@ impl PartitionLog {
     pub fn newest(self: &Arc<Self>, deadline: Instant) -> Result<Option<OffsetAndTimestamp>, LogError> {
         self.exact_view(deadline)?;
         let view = self.refresh_start(deadline)?;
-        let known = self.with_tail(deadline, |loan| Ok(loan.tail.newest_time))?;
+        let known = self.newest_time(deadline)?;
         if let Some(known) = known.filter(|known| known.base_offset >= view.log_start) {
             let read = self.read(known.base_offset, 1, true, deadline)?;
             let batch = read.records.first().and_then(|records| walk(records).flatten().next());
@@ -73,6 +74,17 @@ impl PartitionLog {
             Ok(None)
         })?;
         Ok(newest)
+    }
+
+    /// The batch that held the greatest time when the tail was last known; usually without waiting for who holds it.
+    fn newest_time(self: &Arc<Self>, deadline: Instant) -> Result<Option<NewestTime>, LogError> {
+        {
+            let state = self.lock();
+            if !matches!(state.phase, Phase::Cold | Phase::Busy) {
+                return Ok(state.tail.newest_time);
+            }
+        }
+        self.with_tail(deadline, |loan| Ok(loan.tail.newest_time))
     }
 
     /// Shows each batch below the watermark to `look`, with its greatest time, until it finds something.

@@ -15,6 +15,10 @@ use std::time::{Duration, Instant};
 /// How often one caller is let through to a stream that missed its deadline.
 const PROBE_EVERY: Duration = Duration::from_secs(1);
 
+/// How long others wait for a stream's reader, counted from when it entered. Who waits holds a worker, and only a stream
+/// that hangs keeps its reader longer.
+const READER_PATIENCE: Duration = Duration::from_millis(500);
+
 /// A call that had less time than this to be answered says nothing about its stream.
 const PATIENCE_MIN: Duration = Duration::from_millis(500);
 
@@ -36,7 +40,8 @@ struct Inside {
 /// A stream that is being read or that hangs; others have none.
 #[derive(Default)]
 struct StreamGate {
-    is_busy: bool,
+    /// Since when it is being read.
+    busy_since: Option<Instant>,
     /// Set while the stream hangs: when the next caller is let through.
     probe_at: Option<Instant>,
 }
@@ -87,14 +92,16 @@ impl<S: Store + ?Sized> Gate<S> {
             let gate = stream.and_then(|stream| inside.streams.get(stream));
             if let Some(probe_at) = gate.and_then(|gate| gate.probe_at) {
                 // Refused at once, also whoever waited behind the one that missed its deadline.
-                if gate.is_some_and(|gate| gate.is_busy) || now < probe_at {
+                if gate.is_some_and(|gate| gate.busy_since.is_some()) || now < probe_at {
                     return Err(StoreError::Busy);
                 }
             }
-            if inside.calls < self.calls_max && gate.is_none_or(|gate| !gate.is_busy) {
+            let busy_since = gate.and_then(|gate| gate.busy_since);
+            if inside.calls < self.calls_max && busy_since.is_none() {
                 break;
             }
-            let left = deadline.saturating_duration_since(now);
+            let until = busy_since.map_or(deadline, |since| deadline.min(since + READER_PATIENCE));
+            let left = until.saturating_duration_since(now);
             if left.is_zero() {
                 return Err(StoreError::Busy);
             }
@@ -103,7 +110,7 @@ impl<S: Store + ?Sized> Gate<S> {
         inside.calls += 1;
         if let Some(stream) = stream {
             let gate = inside.streams.entry(stream.to_owned()).or_default();
-            gate.is_busy = true;
+            gate.busy_since = Some(Instant::now());
             gate.probe_at = gate.probe_at.map(|_| Instant::now() + PROBE_EVERY);
         }
         Ok(())
@@ -128,7 +135,7 @@ impl<S: Store + ?Sized> Drop for Leave<'_, S> {
         inside.calls -= 1;
         if let Some(stream) = self.stream {
             match inside.streams.get_mut(stream) {
-                Some(gate) if gate.probe_at.is_some() => gate.is_busy = false,
+                Some(gate) if gate.probe_at.is_some() => gate.busy_since = None,
                 _ => drop(inside.streams.remove(stream)),
             }
         }
@@ -269,6 +276,9 @@ mod tests {
         let gate = gate(10);
         while_inside(&gate, 1, || {
             assert_eq!(gate.read("held-0", after(20), || Ok(1)), Err(StoreError::Busy));
+            let began = Instant::now();
+            assert_eq!(gate.read("held-0", after(60_000), || Ok(1)), Err(StoreError::Busy));
+            assert!(began.elapsed() < Duration::from_secs(30), "who waits behind a hanging reader leaves soon");
             assert_eq!(gate.read("other", after(20), || Ok(1)), Ok(1));
         });
         assert_eq!(gate.read("held-0", after(20), || Ok(1)), Ok(1));

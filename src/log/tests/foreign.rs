@@ -61,10 +61,12 @@ fn holes_and_large_sequences_change_nothing() {
     for i in 0..100 {
         assert_eq!(gateway.append(batch(1)), Ok(i));
         if i == 50 {
-            world.store.skip_to(STREAM, Sequence(world.last().0 + 1_000_000));
-            world.foreign("after the hole");
+            world.foreign("before a hole");
+            world.foreign("that becomes one");
         }
     }
+    let hole = Sequence(1_000_000_000_000_000_052);
+    world.store.message_delete(STREAM, hole, Instant::now()).expect("there");
     for _ in 0..2 {
         world.store.message_delete(STREAM, Sequence(world.last().0 - 3), Instant::now()).ok();
     }

@@ -222,7 +222,7 @@ impl Link {
 
     /// Closes the link for good and takes all that waited.
     pub fn close(&self) -> Vec<Sink> {
-        self.shared.pending.disconnected()
+        self.shared.pending.close()
     }
 
     /// Says good-bye to a server that lives, on a thread that may be lost.

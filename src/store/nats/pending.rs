@@ -154,6 +154,12 @@ impl Pending {
         state.entries.drain().map(|(_, entry)| entry.sink).collect()
     }
 
+    /// Closes the table for good, also if the crate brings the connection back, and takes all that waited.
+    pub fn close(&self) -> Vec<Sink> {
+        self.state().ready = false;
+        self.disconnected()
+    }
+
     pub fn is_open(&self) -> bool {
         let state = self.state();
         state.connected && state.ready

@@ -1,0 +1,361 @@
+//! Learning from the store: the tail is taken out for that long, loaded if it is not known, and caught up.
+
+use crate::limits::{CEILING_STEP_OFFSETS, LOAD_MAX, STORE_CALL_MAX, TAIL_HELD_MAX};
+use crate::log::end::{self, EndEntry, NewestTime};
+use crate::log::index::Boundary;
+use crate::log::partition::{PartitionLog, Phase, State, Tail};
+use crate::log::scan::{Counted, Scan};
+use crate::log::{LogError, marker};
+use crate::records::batch::walk;
+use crate::store::{Sequence, Store, StoreError, StreamInfo};
+use slog::{debug, error, info};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How often a load that another writer came before is tried again at once.
+const LOAD_RETRIES_MAX: u32 = 3;
+
+/// What the check of a stream's incarnation may take after a read that used up its time.
+const INCARNATION_CHECK_MAX: Duration = Duration::from_secs(1);
+
+/// The tail, taken out. Dropping it puts it back; what was learned is then visible.
+pub(super) struct Loan {
+    pub log: Arc<PartitionLog>,
+    pub tail: Tail,
+    /// Not loaded (yet): put back as Cold.
+    pub cold: bool,
+    /// The tick epoch before anything was read.
+    epoch: u64,
+    caught_up: bool,
+    /// What others had told of when the tail was taken.
+    hinted: Sequence,
+    /// The watermark when the tail was taken.
+    watermark: i64,
+}
+
+/// Whether all that the tail must account for was there to be read.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum End {
+    Exact,
+    /// Messages between the tail and the stream's end are gone, and none that counts follows: offsets may have been
+    /// given that can no longer be read.
+    Lost,
+}
+
+impl PartitionLog {
+    /// Takes the tail out, loading it first if need be, and lets `work` learn from the store. Waits for whoever has it.
+    pub(super) fn with_tail<T>(
+        self: &Arc<Self>,
+        deadline: Instant,
+        work: impl FnOnce(&mut Loan) -> Result<T, LogError>,
+    ) -> Result<T, LogError> {
+        let given = self.with_tail_unless(deadline, |_| false, work)?;
+        given.ok_or(LogError::Store(StoreError::NoAnswer))
+    }
+
+    /// As `with_tail`, but if `enough` holds at first or while waiting, nothing is done: others have done it.
+    pub(super) fn with_tail_unless<T>(
+        self: &Arc<Self>,
+        deadline: Instant,
+        enough: impl Fn(&State) -> bool,
+        work: impl FnOnce(&mut Loan) -> Result<T, LogError>,
+    ) -> Result<Option<T>, LogError> {
+        let deadline = deadline.min(self.shared.now() + LOAD_MAX);
+        let Some(mut loan) = self.borrow_tail(deadline, enough)? else {
+            return Ok(None);
+        };
+        let mut done = if loan.cold { loan.load(deadline) } else { Ok(()) };
+        for _ in 0..LOAD_RETRIES_MAX {
+            if matches!(done, Err(LogError::Store(StoreError::WrongLast(_)))) {
+                done = loan.load(deadline);
+            }
+        }
+        let unloaded = loan.cold;
+        let done = done.and_then(|()| work(&mut loan));
+        if matches!(done, Err(LogError::Gone)) {
+            self.end();
+        }
+        drop(loan);
+        match &done {
+            Err(error) if unloaded => self.refuse_queue(error),
+            _ => self.pump(),
+        }
+        done.map(Some)
+    }
+
+    /// Waits for the tail, but not for one that has been held for long: a store that hangs must not hold every worker.
+    fn borrow_tail(
+        self: &Arc<Self>,
+        deadline: Instant,
+        enough: impl Fn(&State) -> bool,
+    ) -> Result<Option<Loan>, LogError> {
+        let mut state = self.lock();
+        let mut waited = false;
+        let got = loop {
+            if state.gone {
+                break Err(LogError::Gone);
+            }
+            if enough(&state) {
+                break Ok(None);
+            }
+            let cold = matches!(state.phase, Phase::Cold);
+            if cold || matches!(state.phase, Phase::Idle) {
+                self.set_phase(&mut state, Phase::Busy);
+                break Ok(Some(Loan {
+                    log: self.clone(),
+                    tail: std::mem::take(&mut state.tail),
+                    cold,
+                    epoch: self.shared.ticks.epoch(),
+                    caught_up: false,
+                    hinted: state.hinted,
+                    watermark: state.view.high_watermark,
+                }));
+            }
+            let now = Instant::now();
+            if now >= deadline {
+                break Err(LogError::Store(StoreError::NoAnswer));
+            }
+            let left = (state.phase_since + TAIL_HELD_MAX).saturating_duration_since(now);
+            if left.is_zero() {
+                break Err(LogError::Store(StoreError::Busy));
+            }
+            waited = true;
+            state.borrowers += 1;
+            state = self.changed.wait_timeout(state, left.min(deadline - now)).expect("no holder panics").0;
+            state.borrowers -= 1;
+        };
+        drop(state);
+        if waited && !matches!(got, Ok(Some(_))) {
+            // What is queued gave us precedence.
+            self.pump();
+        }
+        got
+    }
+
+    /// Without a tail nothing can be stamped: who waits is told why.
+    fn refuse_queue(&self, error: &LogError) {
+        let waiting = self.lock().queue.take_all();
+        for append in waiting {
+            append.promise.keep(Err(error.clone()));
+        }
+    }
+}
+
+impl Drop for Loan {
+    fn drop(&mut self) {
+        let mut state = self.log.lock();
+        if self.cold || std::thread::panicking() {
+            self.log.set_phase(&mut state, Phase::Cold);
+        } else {
+            state.view.high_watermark = state.view.high_watermark.max(self.tail.next_offset);
+            state.view.last = state.view.last.max(self.tail.last);
+            state.tail = std::mem::take(&mut self.tail);
+            if self.caught_up {
+                state.certain_epoch = Some(self.epoch);
+                // What was told of and is not there is of another incarnation.
+                if state.hinted == self.hinted {
+                    state.hinted = state.hinted.min(state.tail.last);
+                }
+            }
+            self.log.set_phase(&mut state, Phase::Idle);
+        }
+        let grown = state.view.high_watermark > self.watermark;
+        drop(state);
+        if grown {
+            self.log.notify();
+        }
+    }
+}
+
+impl Loan {
+    fn store(&self) -> &dyn Store {
+        &*self.log.shared.store
+    }
+
+    fn info(&self, deadline: Instant) -> Result<StreamInfo, LogError> {
+        let log = &self.log;
+        let by = deadline.min(log.shared.now() + STORE_CALL_MAX);
+        log.shared.store.stream_info(&log.place.stream, by).map_err(|error| log.lost(error))
+    }
+
+    /// Learns what stands after the tail, as the stream's leader knows it. What was read before an error is kept: each
+    /// attempt gets further, however much there is to step over.
+    pub fn catch_up(&mut self, deadline: Instant) -> Result<(), LogError> {
+        let info = self.info(deadline)?;
+        match self.learn_up_to(&info, deadline)? {
+            End::Exact => Ok(()),
+            // Only the end entry knows how far others came.
+            End::Lost => Err(self.forget()),
+        }
+    }
+
+    /// What is known is of no use any more: it must be loaded anew.
+    fn forget(&mut self) -> LogError {
+        self.cold = true;
+        self.caught_up = false;
+        LogError::Store(StoreError::WrongLast(None))
+    }
+
+    /// Reads from the tail to the end that `info` tells of, or further.
+    fn learn_up_to(&mut self, info: &StreamInfo, deadline: Instant) -> Result<End, LogError> {
+        let log = self.log.clone();
+        if info.created != self.tail.created {
+            log.shared.cache.forget(log.key);
+            return Err(self.forget());
+        }
+        if info.state.last <= self.tail.last {
+            self.caught_up = true;
+            return Ok(End::Exact);
+        }
+        let (known, at) = (self.tail.last, Boundary { offset: self.tail.next_offset, sequence: self.tail.last.next() });
+        let mut scan = Scan::new(&*log.shared.store, &log.place.stream, at);
+        let read = loop {
+            match scan.next(deadline) {
+                Ok(Some(counted)) => self.learn(&counted),
+                Ok(None) => break Ok(()),
+                Err(error) => break Err(log.lost(error)),
+            }
+        };
+        if scan.last_seen().is_some() {
+            // News may come from another incarnation of the stream, where our guard must never match.
+            let checked = self.info(deadline.max(log.shared.now() + INCARNATION_CHECK_MAX));
+            if !checked.as_ref().is_ok_and(|now| now.created == info.created) {
+                log.shared.cache.forget(log.key);
+                let error = self.forget();
+                return Err(checked.err().unwrap_or(error));
+            }
+        }
+        // Where messages are missing, only one that counts tells how far the offsets went.
+        let sure = scan.complete_since_counted();
+        if sure {
+            self.tail.last = self.tail.last.max(scan.last_seen().unwrap_or(known));
+        }
+        read?;
+        if !sure || self.tail.last < info.state.last {
+            return Ok(End::Lost);
+        }
+        self.caught_up = true;
+        Ok(End::Exact)
+    }
+
+    /// Takes in a message that counts.
+    pub fn learn(&mut self, counted: &Counted) {
+        let chain = &counted.chain;
+        for (header, _) in walk(&chain.payload).flatten() {
+            self.tail.producers.learn(&header);
+            if header.record_count > 0 {
+                NewestTime::note(&mut self.tail.newest_time, header.max_timestamp, header.base_offset);
+            }
+        }
+        self.tail.last = counted.sequence;
+        self.tail.next_offset = chain.next;
+        self.log.shared.cache.put(self.log.key, chain.clone());
+        self.log.lock().index.add(Boundary { offset: chain.next, sequence: counted.sequence.next() });
+    }
+
+    /// Learns everything: the stream, the end entry beside it, and what follows the entry's anchor.
+    pub fn load(&mut self, deadline: Instant) -> Result<(), LogError> {
+        let log = self.log.clone();
+        self.cold = true;
+        let info = self.info(deadline)?;
+        if info.metadata(crate::catalog::TOPIC_ID_KEY).is_some_and(|id| id != log.key.0.to_string()) {
+            return Err(LogError::Gone);
+        }
+        let end_key = end::key(log.key.0, log.key.1);
+        let by = || deadline.min(log.shared.now() + STORE_CALL_MAX);
+        let entry = end::read(self.store(), log.shared.replicas, &end_key, by())?;
+        let known = entry.clone().unwrap_or_default();
+        let anchored = entry.is_some() && known.sequence <= info.state.last;
+        self.tail = Tail {
+            last: if anchored { known.sequence } else { Sequence(info.state.first.0.saturating_sub(1)) },
+            next_offset: if anchored { known.next_offset } else { known.log_start },
+            producers: known.producers.clone(),
+            newest_time: known.newest_time,
+            created: info.created.clone(),
+        };
+        log.lock().index.clear();
+        let anchor = self.tail.last;
+        let end = match self.learn_up_to(&info, deadline) {
+            Ok(end) => end,
+            Err(error) => {
+                if self.tail.last > anchor && anchored && self.tail.created == info.created {
+                    // The next load begins where this one came to.
+                    let reached = self.end_entry(known.ceiling, known.log_start);
+                    let by = deadline.max(log.shared.now() + INCARNATION_CHECK_MAX);
+                    let _ = end::write(self.store(), &end_key, &reached, by);
+                }
+                return Err(error);
+            }
+        };
+        self.tail.last = self.tail.last.max(info.state.last);
+        // Without an entry nothing was ever given.
+        if entry.is_some() && (end == End::Lost || !anchored) {
+            self.jump(&info, &known, deadline)?;
+        }
+        self.caught_up = true;
+        let mut entry = self.end_entry(known.ceiling, known.log_start);
+        if known.ceiling < self.tail.next_offset + CEILING_STEP_OFFSETS / 2 {
+            entry.ceiling = self.tail.next_offset + CEILING_STEP_OFFSETS;
+        }
+        if entry != known {
+            entry.ceiling = end::write(self.store(), &end_key, &entry, by())?;
+        }
+        let mut state = log.lock();
+        state.end.ceiling = entry.ceiling;
+        drop(state);
+        self.look_at_start(&info, known.log_start, deadline)?;
+        self.cold = false;
+        debug!(log.shared.logger, "log loaded"; "topic" => &log.topic, "partition" => log.key.1,
+            "next_offset" => self.tail.next_offset, "last_sequence" => self.tail.last.0);
+        Ok(())
+    }
+
+    /// The end cannot be read: what stood there is gone. Offsets go on at the ceiling, below which all that were ever
+    /// given lie; an empty batch in the stream makes that known to every gateway, whatever it remembers.
+    fn jump(&mut self, info: &StreamInfo, known: &EndEntry, deadline: Instant) -> Result<(), LogError> {
+        let log = self.log.clone();
+        if info.state.last < known.sequence {
+            error!(log.shared.logger, "the store lost messages of a partition"; "topic" => &log.topic,
+                "partition" => log.key.1, "known_sequence" => known.sequence.0, "found_sequence" => info.state.last.0);
+        }
+        let target = known.ceiling.max(self.tail.next_offset);
+        let raised = EndEntry { ceiling: target + CEILING_STEP_OFFSETS, ..known.clone() };
+        let by = || deadline.min(log.shared.now() + STORE_CALL_MAX);
+        end::write(self.store(), &end::key(log.key.0, log.key.1), &raised, by())?;
+        info!(log.shared.logger, "log end unknown, offsets continue at the ceiling"; "topic" => &log.topic,
+            "partition" => log.key.1, "next_offset" => target);
+        let message = log.shared.message(&log.place.subject, marker(target - 1).into(), self.tail.last);
+        match crate::store::publish(self.store(), message.publish, by()) {
+            Ok(ack) => {
+                self.tail.last = ack.sequence;
+                self.tail.next_offset = target;
+                Ok(())
+            }
+            // Someone else wrote: what stands there now is read by the next load.
+            Err(error) => Err(log.lost(error)),
+        }
+    }
+
+    /// The entry that would be exact now.
+    pub fn end_entry(&self, ceiling: i64, log_start: i64) -> EndEntry {
+        EndEntry {
+            sequence: self.tail.last,
+            next_offset: self.tail.next_offset,
+            ceiling,
+            log_start,
+            newest_time: self.tail.newest_time,
+            producers: self.tail.producers.clone(),
+        }
+    }
+
+    /// Finds the first record that is still there.
+    fn look_at_start(&mut self, info: &StreamInfo, floor: i64, deadline: Instant) -> Result<(), LogError> {
+        let log = self.log.clone();
+        let start = log.find_start(info.state.first, floor, self.tail.next_offset, deadline)?;
+        let mut state = log.lock();
+        state.view.log_start = state.view.log_start.max(start);
+        state.view.first = info.state.first;
+        state.view.high_watermark = state.view.high_watermark.max(self.tail.next_offset);
+        Ok(())
+    }
+}

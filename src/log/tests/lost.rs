@@ -1,0 +1,166 @@
+//! What is gone before everybody has learned of it: offsets may skip, they never repeat.
+
+use super::*;
+use crate::protocol::error_code::ErrorCode;
+use crate::store::StoreError;
+use crate::store::memory::PublishFault;
+
+fn append_all(gateway: &Gateway, count: usize) {
+    (0..count).for_each(|_| assert!(gateway.append(batch(10)).is_ok()));
+}
+
+fn purge(world: &World) {
+    world.store.stream_purge(STREAM, None, Instant::now()).expect("purged");
+}
+
+#[test]
+fn a_foreign_message_after_a_purge_does_not_hide_what_another_gateway_stored() {
+    let world = World::new();
+    let (stale, other) = (world.gateway(), world.gateway());
+    append_all(&stale, 1);
+    append_all(&other, 10);
+    purge(&world);
+    world.foreign("foreign");
+    let next = stale.append(batch(1)).expect("stored");
+    assert!(next >= 110, "{next} was given before");
+}
+
+#[test]
+fn a_foreign_message_after_a_purge_does_not_hide_the_end_from_a_load() {
+    let world = World::new();
+    let old = world.gateway();
+    append_all(&old, 1);
+    old.sleep(Duration::from_secs(5));
+    append_all(&old, 10);
+    purge(&world);
+    world.foreign("foreign");
+    let fresh = world.gateway();
+    let next = fresh.append(batch(1)).expect("stored");
+    assert!(next >= 110, "{next} was given before");
+    assert_eq!(old.append(batch(1)), Ok(next + 1));
+}
+
+#[test]
+fn a_stale_gateway_learns_the_end_of_what_came_and_went() {
+    let world = World::new();
+    let (stale, other) = (world.gateway(), world.gateway());
+    append_all(&stale, 1);
+    append_all(&other, 10);
+    other.sleep(Duration::from_secs(5));
+    purge(&world);
+    stale.sleep(Duration::from_secs(5));
+    assert_eq!(stale.end(), 110);
+    assert_eq!(stale.read(110, 1), Ok(vec![]));
+    assert_eq!(stale.append(batch(1)), Ok(110));
+}
+
+#[test]
+fn before_an_offset_is_refused_the_leader_is_asked() {
+    let world = World::new();
+    let (stale, other) = (world.gateway(), world.gateway());
+    append_all(&stale, 1);
+    for _ in 0..5 {
+        stale.sleep(Duration::from_secs(1));
+        other.sleep(Duration::from_secs(1));
+    }
+    assert_eq!(stale.end(), 10);
+    world.store.drop_core_messages(true);
+    append_all(&other, 1);
+    // Nothing has told of it yet, but a consumer comes from the other gateway.
+    assert_eq!(stale.read(20, 1), Ok(vec![]));
+    assert!(matches!(stale.read(21, 1), Err(LogError::OutOfRange(view)) if view.high_watermark == 20));
+}
+
+#[test]
+fn what_was_stored_and_is_gone_is_not_stored_again_behind_another_message() {
+    let world = World::new();
+    let gateway = world.gateway();
+    append_all(&gateway, 1);
+    world.store.fail_next(SUBJECT, PublishFault::AckLost);
+    let pending = gateway.begin(idempotent(7, 0, 1));
+    // Another's message stands behind ours, and retention has taken ours.
+    world.foreign("foreign");
+    world.store.stream_purge(STREAM, Some(world.last()), Instant::now()).expect("purged");
+    assert_eq!(gateway.settle(&pending), Err(LogError::Store(StoreError::NoAnswer)));
+    let next = gateway.append(batch(1)).expect("stored");
+    assert!(next >= 11, "{next} was given before");
+}
+
+#[test]
+fn a_batch_of_more_offsets_than_the_ceiling_is_ahead_is_stored() {
+    let world = World::new();
+    let gateway = world.gateway();
+    append_all(&gateway, 1);
+    let mut huge = batch(1);
+    let delta = i32::try_from(3 * crate::limits::CEILING_STEP_OFFSETS).expect("small");
+    huge[23..27].copy_from_slice(&delta.to_be_bytes());
+    crate::records::build::refresh_crc(&mut huge);
+    let before = world.store.counts().publishes;
+    assert_eq!(gateway.append(huge), Ok(10));
+    assert!(world.store.counts().publishes - before < 5);
+    assert_eq!(gateway.append(batch(1)), Ok(11 + i64::from(delta)));
+}
+
+#[test]
+fn behind_a_refused_batch_its_producers_next_ones_are_refused_too() {
+    let world = World::new();
+    let gateway = world.gateway();
+    append_all(&gateway, 1);
+    world.store.hold_acks(true);
+    let plain = gateway.begin(batch(1));
+    world.store.hold_acks(false);
+    world.store.fail_next(SUBJECT, PublishFault::Refused(StoreError::Unavailable));
+    // The first group is full with the first of them.
+    let first = gateway.begin(sized_idempotent(7, 0, 1_000_000));
+    let second = gateway.begin(sized_idempotent(7, 1, 100_000));
+    let other = gateway.begin(batch(1));
+    world.store.release_acks();
+    gateway.settle(&plain).expect("stored");
+    let refused = Err(LogError::Store(StoreError::Unavailable));
+    assert_eq!(gateway.settle(&first), refused);
+    assert_eq!(gateway.settle(&second), refused);
+    let _ = gateway.settle(&other);
+    assert!(gateway.append(sized_idempotent(7, 0, 10)).is_ok());
+    assert!(gateway.append(sized_idempotent(7, 1, 10)).is_ok());
+    let gap = Err(LogError::Refused(ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER));
+    assert_eq!(gateway.append(sized_idempotent(7, 3, 10)), gap);
+}
+
+fn sized_idempotent(producer: i64, sequence: i32, bytes: usize) -> Vec<u8> {
+    BatchBuilder::new().producer(producer, 0, sequence).value(vec![7; bytes]).build()
+}
+
+#[test]
+fn what_waits_for_a_held_tail_lets_go_soon() {
+    let world = World::new();
+    let gateway = world.gateway();
+    append_all(&gateway, 1);
+    world.store.hold_acks(true);
+    let pending = gateway.begin(batch(1));
+    let began = Instant::now();
+    // The end is uncertain, and the tail is in flight for as long as the store does not answer.
+    gateway.log.hint(Sequence(1_000));
+    for _ in 0..5 {
+        let told = gateway.log.exact_view(gateway.deadline());
+        assert_eq!(told, Err(LogError::Store(StoreError::Busy)));
+    }
+    assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+    world.store.hold_acks(false);
+    world.store.release_acks();
+    assert_eq!(gateway.settle(&pending).expect("stored").base_offset, 10);
+    assert_eq!(gateway.end(), 11);
+}
+
+#[test]
+fn a_queue_asks_for_one_load() {
+    let world = World::new();
+    let gateway = world.gateway();
+    let pending: Vec<_> = (0..20).map(|_| gateway.begin(batch(1))).collect();
+    assert_eq!(
+        gateway.tasks.waiting.lock().expect("no holder panics").iter().filter(|(at, _)| at.is_none()).count(),
+        1
+    );
+    for (offset, pending) in pending.iter().enumerate() {
+        assert_eq!(gateway.settle(pending).expect("stored").base_offset, offset as i64);
+    }
+}
