@@ -3,6 +3,7 @@
 mod chaos;
 mod faults;
 mod foreign;
+mod moves;
 mod ordinary;
 
 use crate::catalog::{PartitionPlace, TOPIC_ID_KEY, Topic, TopicSettings};
