@@ -5,7 +5,7 @@ CARGO ?= cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint bench tools
+.PHONY: help run test lint bench torture tools
 
 help: ## This list.
 	@awk -F':.*## ' '/^[a-z]+:.*## / { printf "make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -25,6 +25,9 @@ lint: ## rustfmt and clippy, warnings denied.
 
 bench: tools ## Throughput against a bare publisher, latency beside idle connections (parts: ARGS="quick latency").
 	$(CARGO) bench --locked --bench gateway -- $(ARGS)
+
+torture: tools ## Faults from a seed, for minutes, and a judge (SEED=1 MINUTES=10 CONFIG=r3-newest-2: servers, version, gateways).
+	SEED=$(SEED) MINUTES=$(or $(MINUTES),10) CONFIG=$(CONFIG) $(CARGO) test --locked --test torture nothing_acknowledged -- --nocapture
 
 tools: ## Fetches what the tests drive into .tools/: nats-server twice, Python Kafka clients.
 	@$(PYTHON) tools/nats_server.py --pinned

@@ -5,7 +5,7 @@
 //! *undecided* until an ack or a message read there decides; until then the partition publishes nothing else.
 
 use crate::limits::{
-    APPEND_QUEUE_BYTES_MAX, CEILING_STEP_OFFSETS, END_ENTRY_BYTES_MAX, END_ENTRY_MESSAGES_MAX, END_QUIET,
+    APPEND_QUEUE_BYTES_MAX, CEILING_STEP_OFFSETS, END_ENTRY_BYTES_MAX, END_ENTRY_MESSAGES_MAX, END_QUIET, END_RETRY,
     GROUP_BYTES_MAX, LOAD_MAX, STORE_CALL_MAX, UNDECIDED_PAUSE_MAX, UNDECIDED_PAUSE_MIN,
 };
 use crate::log::cache::Chain;
@@ -40,11 +40,18 @@ pub struct Append {
 pub(super) struct Queue {
     waiting: VecDeque<Append>,
     bytes: usize,
+    /// So many, from the front on, were queued before the end was last read at the leader: only they may be refused.
+    confirmed: usize,
+    /// The end is being read for those at the front.
+    confirming: bool,
+    /// Counts what changes the front.
+    changes: u64,
 }
 
 impl Queue {
     pub fn take_all(&mut self) -> Vec<Append> {
         self.bytes = 0;
+        self.front_changes(0);
         self.waiting.drain(..).collect()
     }
 
@@ -56,11 +63,18 @@ impl Queue {
     fn pop(&mut self) -> Option<Append> {
         let append = self.waiting.pop_front()?;
         self.bytes -= append.batch.len();
+        self.front_changes(self.confirmed.saturating_sub(1));
         Some(append)
+    }
+
+    fn front_changes(&mut self, confirmed: usize) {
+        self.confirmed = confirmed;
+        self.changes += 1;
     }
 
     /// Puts a group back to the front, in its order.
     fn put_back(&mut self, group: Vec<Append>) {
+        self.front_changes(0);
         for append in group.into_iter().rev() {
             self.bytes += append.batch.len();
             self.waiting.push_front(append);
@@ -104,6 +118,7 @@ impl Queue {
             if leaves(&append) { taken.push(append) } else { waiting.push_back(append) }
         }
         self.waiting = waiting;
+        self.front_changes(0);
         self.bytes = self.waiting.iter().map(|append| append.batch.len()).sum();
         taken
     }
@@ -135,6 +150,7 @@ struct Formed {
     publish: Option<Outgoing>,
     load: bool,
     raise: bool,
+    confirm: bool,
 }
 
 impl PartitionLog {
@@ -172,6 +188,10 @@ impl PartitionLog {
             let log = self.clone();
             self.shared.tasks.spawn(Box::new(move || log.load_for_queue()));
         }
+        if formed.confirm {
+            let log = self.clone();
+            self.shared.tasks.spawn(Box::new(move || log.confirm_end()));
+        }
         if formed.raise {
             let log = self.clone();
             self.shared.tasks.spawn(Box::new(move || log.write_end(true)));
@@ -188,7 +208,7 @@ impl PartitionLog {
     }
 
     fn form(&self, state: &mut State) -> Formed {
-        let mut formed = Formed { settled: Vec::new(), publish: None, load: false, raise: false };
+        let mut formed = Formed { settled: Vec::new(), publish: None, load: false, raise: false, confirm: false };
         let expired = state.queue.take_expired(self.shared.now());
         formed.settled.extend(expired.into_iter().map(|append| (append, Err(LogError::Store(StoreError::NoAnswer)))));
         match state.phase {
@@ -213,6 +233,13 @@ impl PartitionLog {
         let mut blocked = false;
         while let Some(append) = state.queue.waiting.front() {
             let append = match overlay.check(&append.header) {
+                // Our tail may be behind: the batches before this one may have gone through another gateway.
+                Verdict::Refuse(_) if state.queue.confirmed == 0 => {
+                    if members.is_empty() {
+                        formed.confirm = !std::mem::replace(&mut state.queue.confirming, true);
+                    }
+                    break;
+                }
                 Verdict::Refuse(code) => {
                     formed.settled.extend(state.queue.pop().map(|append| (append, Err(LogError::Refused(code)))));
                     continue;
@@ -482,6 +509,31 @@ impl PartitionLog {
         self.lock().load_asked = false;
         if let Err(error) = self.view(self.shared.now() + LOAD_MAX) {
             debug!(self.shared.logger, "log not loaded"; "topic" => &self.topic, "partition" => self.key.1, "error" => %error);
+        }
+    }
+
+    /// Reads the end at the leader, so that what is queued now may be refused.
+    fn confirm_end(self: &Arc<Self>) {
+        let (waiting, changes) = {
+            let state = self.lock();
+            (state.queue.waiting.len(), state.queue.changes)
+        };
+        let deadline = self.shared.now() + LOAD_MAX;
+        let read = self.with_tail(deadline, |loan| loan.catch_up(deadline));
+        {
+            let mut state = self.lock();
+            state.queue.confirming = false;
+            if read.is_ok() && state.queue.changes == changes {
+                state.queue.confirmed = waiting;
+            }
+        }
+        match read {
+            Ok(()) => self.pump(),
+            Err(error) => {
+                debug!(self.shared.logger, "end not confirmed"; "topic" => &self.topic, "error" => %error);
+                let log = self.clone();
+                self.shared.tasks.spawn_at(self.shared.now() + END_RETRY, Box::new(move || log.pump()));
+            }
         }
     }
 

@@ -241,6 +241,9 @@ impl Loan {
     /// Takes in a message that counts.
     pub fn learn(&mut self, counted: &Counted) {
         let chain = &counted.chain;
+        if counted.summary.base_offset > self.tail.next_offset {
+            self.tail.producers.missed_some();
+        }
         for (header, _) in walk(&chain.payload).flatten() {
             self.tail.producers.learn(&header);
             if header.record_count > 0 {
@@ -329,6 +332,7 @@ impl Loan {
             Ok(ack) => {
                 self.tail.last = ack.sequence;
                 self.tail.next_offset = target;
+                self.tail.producers.missed_some();
                 Ok(())
             }
             // Someone else wrote: what stands there now is read by the next load.

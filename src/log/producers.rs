@@ -29,6 +29,8 @@ pub struct ProducerState {
     pub batches: VecDeque<StoredBatch>,
     /// The newest batch's last offset: orders producers by age.
     pub last_offset: i64,
+    /// Messages after the newest batch are gone, unread: its producer may be further ahead.
+    pub maybe_ahead: bool,
 }
 
 /// What the check of a batch found.
@@ -56,11 +58,17 @@ impl Producers {
             epoch: header.producer_epoch,
             batches: VecDeque::new(),
             last_offset: 0,
+            maybe_ahead: false,
         });
         push(state, header);
         if self.states.len() > PRODUCERS_PER_PARTITION_MAX {
             self.forget_oldest();
         }
+    }
+
+    /// Messages are gone that were never read: each producer may be further ahead than is remembered.
+    pub fn missed_some(&mut self) {
+        self.states.values_mut().for_each(|state| state.maybe_ahead = true);
     }
 
     /// Drops the older half, by last offset: rare, and cheap over many calls.
@@ -72,7 +80,7 @@ impl Producers {
         self.states.retain(|_, state| state.last_offset >= median);
     }
 
-    /// The newest `most` states as JSON: `[id, epoch, last_offset, [[first, last, base, time], …]]` each.
+    /// The newest `most` states as JSON: `[id, epoch, last_offset, [[first, last, base, time], …], maybe_ahead]` each.
     pub fn snapshot(&self, most: usize) -> Value {
         let mut newest: Vec<_> = self.states.iter().collect();
         newest.sort_by_key(|(_, state)| std::cmp::Reverse(state.last_offset));
@@ -82,7 +90,7 @@ impl Producers {
                 .iter()
                 .map(|b| json!([b.first_sequence, b.last_sequence, b.base_offset, b.append_time_ms]))
                 .collect();
-            json!([id, state.epoch, state.last_offset, batches])
+            json!([id, state.epoch, state.last_offset, batches, state.maybe_ahead])
         });
         Value::Array(rows.collect())
     }
@@ -108,6 +116,7 @@ fn restore_row(row: &Value) -> Option<(i64, ProducerState)> {
         epoch: int(row.get(1))?.try_into().ok()?,
         batches: batches.collect(),
         last_offset: int(row.get(2))?,
+        maybe_ahead: row.get(4).and_then(Value::as_bool).unwrap_or(false),
     };
     Some((int(row.get(0))?, state))
 }
@@ -127,6 +136,7 @@ fn push(state: &mut ProducerState, header: &BatchHeader) {
         append_time_ms: if header.is_append_time() { header.max_timestamp } else { -1 },
     });
     state.last_offset = header.last_offset();
+    state.maybe_ahead = false;
 }
 
 /// Producer states as they will be when the group being stamped is stored.
@@ -158,6 +168,7 @@ impl<'a> Overlay<'a> {
         if header.producer_epoch > state.epoch {
             return match header.base_sequence {
                 0 => Verdict::Append,
+                _ if state.maybe_ahead => Verdict::Append,
                 _ => Verdict::Refuse(ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER),
             };
         }
@@ -167,6 +178,9 @@ impl<'a> Overlay<'a> {
             return Verdict::Duplicate(*stored);
         }
         match state.batches.back() {
+            Some(newest) if state.maybe_ahead && is_ahead(header.base_sequence, newest.last_sequence) => {
+                Verdict::Append
+            }
             Some(newest) if header.base_sequence != following(newest.last_sequence) => {
                 Verdict::Refuse(ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER)
             }
@@ -183,6 +197,7 @@ impl<'a> Overlay<'a> {
             epoch: header.producer_epoch,
             batches: VecDeque::new(),
             last_offset: 0,
+            maybe_ahead: false,
         });
         push(self.changed.entry(header.producer_id).or_insert(state), header);
     }
@@ -191,6 +206,13 @@ impl<'a> Overlay<'a> {
 /// The sequence after `sequence`: it wraps from the largest i32 to 0.
 fn following(sequence: i32) -> i32 {
     if sequence == i32::MAX { 0 } else { sequence + 1 }
+}
+
+/// Whether `sequence` comes after `other`, less than half of all sequences away.
+fn is_ahead(sequence: i32, other: i32) -> bool {
+    const HALF: i32 = i32::MAX / 2;
+    let distance = sequence.wrapping_sub(other) & i32::MAX;
+    (1..=HALF).contains(&distance)
 }
 
 #[cfg(test)]
@@ -249,6 +271,23 @@ mod tests {
         producers.learn(&batch(0, i32::MAX - 1, 2, 0));
         assert_eq!(verdict(&producers, 0, 0, 1), Verdict::Append);
         assert_eq!(verdict(&producers, 0, 1, 1), Verdict::Refuse(ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER));
+    }
+
+    #[test]
+    fn after_messages_were_missed_a_producer_may_be_ahead_but_not_behind() {
+        let mut producers = Producers::default();
+        (0..6).for_each(|i| producers.learn(&batch(0, i * 10, 10, i64::from(i))));
+        producers.missed_some();
+        let restored = Producers::restore(&producers.snapshot(10));
+        assert_eq!(restored, producers);
+        let gap = Verdict::Refuse(ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER);
+        assert_eq!(verdict(&producers, 0, 90, 10), Verdict::Append);
+        assert_eq!(verdict(&producers, 1, 90, 10), Verdict::Append);
+        assert_eq!(verdict(&producers, 0, 0, 10), gap);
+        assert!(matches!(verdict(&producers, 0, 50, 10), Verdict::Duplicate(_)));
+        producers.learn(&batch(0, 90, 10, 9));
+        assert_eq!(verdict(&producers, 0, 110, 10), gap);
+        assert!(is_ahead(0, i32::MAX) && !is_ahead(i32::MAX, 0));
     }
 
     #[test]

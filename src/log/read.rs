@@ -9,6 +9,7 @@ use crate::log::scan::{Counted, Place, Scan, Trust, locate};
 use crate::records::batch::walk;
 use crate::store::{Sequence, StoreError};
 use bytes::Bytes;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -62,7 +63,7 @@ impl PartitionLog {
                 },
             };
             for chain in &chains {
-                let whole = read.take(chain, at, bytes_max, oversized);
+                let whole = read.take(chain, at..view.high_watermark, bytes_max, oversized);
                 at = chain.next;
                 if !whole {
                     at = view.high_watermark;
@@ -170,14 +171,19 @@ impl PartitionLog {
 }
 
 impl Read {
-    /// Takes what fits of a chain, from `at` on; whether all of it was taken.
-    fn take(&mut self, chain: &Chain, at: i64, bytes_max: usize, oversized: bool) -> bool {
+    /// Takes what fits of a chain and lies within `span`; whether all of it was taken. A store may give more than the
+    /// watermark accounts for: what another gateway appended.
+    fn take(&mut self, chain: &Chain, span: Range<i64>, bytes_max: usize, oversized: bool) -> bool {
         let mut start = 0;
         let mut taken = 0..0;
         let mut whole = true;
         for (header, batch) in walk(&chain.payload).flatten() {
             let end = start + batch.len();
-            if header.last_offset() >= at {
+            if header.base_offset >= span.end {
+                whole = false;
+                break;
+            }
+            if header.last_offset() >= span.start {
                 let longer = if taken.is_empty() { start..end } else { taken.start..end };
                 let first = self.bytes == 0 && taken.is_empty();
                 if self.bytes + longer.len() > bytes_max && !(first && oversized) {

@@ -216,8 +216,9 @@ impl<'a> Check<'a> {
         let mut seen: HashMap<u32, i64> = HashMap::new();
         let mut newest: Option<u32> = None;
         let own = |value: &Value| usize::from(value.producer) == number;
-        let log: Vec<(i64, Value)> =
-            self.contents.iter().filter(|(_, value)| own(value)).map(|(at, value)| (*at, *value)).collect();
+        // What was purged is forgotten with its offsets: a repeat of it is new.
+        let kept = self.contents.range(self.purged..);
+        let log: Vec<(i64, Value)> = kept.filter(|(_, value)| own(value)).map(|(at, value)| (*at, *value)).collect();
         for (offset, value) in log {
             if let Some(before) = seen.insert(value.n, offset) {
                 self.report(Fault::Duplicate, format!("{value:?} at offsets {before} and {offset}"));

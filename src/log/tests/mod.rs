@@ -4,6 +4,7 @@ mod chaos;
 mod faults;
 mod foreign;
 mod lost;
+mod moves;
 mod ordinary;
 
 use crate::catalog::{PartitionPlace, TOPIC_ID_KEY, Topic, TopicSettings};

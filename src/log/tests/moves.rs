@@ -1,0 +1,71 @@
+//! What one gateway does not know yet of another's appends must not be told to clients as a fault of theirs.
+
+use super::*;
+use crate::protocol::error_code::ErrorCode;
+
+const GAP: LogError = LogError::Refused(ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER);
+
+#[test]
+fn a_producer_that_moves_between_gateways_is_not_refused() {
+    let world = World::new();
+    let (a, b) = (world.gateway(), world.gateway());
+    assert_eq!(a.append(idempotent(9, 0, 1)), Ok(0));
+    assert_eq!(b.append(idempotent(9, 1, 1)), Ok(1));
+    world.store.drop_core_messages(true);
+    for sequence in (2..12).step_by(2) {
+        assert_eq!(a.append(idempotent(9, sequence, 1)), Ok(i64::from(sequence)));
+        assert_eq!(b.append(idempotent(9, sequence + 1, 1)), Ok(i64::from(sequence) + 1));
+    }
+    assert_eq!(a.append(idempotent(9, 40, 1)), Err(GAP));
+    assert_eq!(a.append(idempotent(9, 12, 1)), Ok(12));
+}
+
+#[test]
+fn a_gap_is_not_told_while_the_end_cannot_be_read() {
+    let world = World::new();
+    let (a, b) = (world.gateway(), world.gateway());
+    assert_eq!(a.append(idempotent(9, 0, 1)), Ok(0));
+    assert_eq!(b.append(idempotent(9, 1, 1)), Ok(1));
+    world.store.set_outage(Some(crate::store::memory::Outage::Unavailable));
+    let pending = a.begin(idempotent(9, 2, 1));
+    a.sleep(Duration::from_secs(3));
+    assert_eq!(pending.take_one(), None, "it waits for the store");
+    world.store.set_outage(None);
+    assert_eq!(a.settle(&pending).map(|appended| appended.base_offset), Ok(2));
+}
+
+#[test]
+fn producers_go_on_after_messages_that_no_snapshot_knows_are_gone() {
+    let world = World::new();
+    let a = world.gateway();
+    assert_eq!(a.append(idempotent(9, 0, 1)), Ok(0));
+    a.logs.write_ends();
+    let running = world.gateway();
+    assert_eq!(running.end(), 1);
+    for sequence in 1..4 {
+        assert_eq!(a.append(idempotent(9, sequence, 1)), Ok(i64::from(sequence)));
+    }
+    drop(a);
+    world.store.stream_purge(STREAM, None, Instant::now()).expect("purged");
+    let restarted = world.gateway();
+    let base = restarted.append(idempotent(9, 4, 1)).expect("its producer did nothing wrong");
+    assert!(base >= 4);
+    assert_eq!(restarted.append(idempotent(9, 4, 1)), Ok(base), "a repeat is still one");
+    assert_eq!(running.append(idempotent(9, 5, 1)), Ok(base + 1), "also where the log was open all the time");
+    assert_eq!(running.append(idempotent(9, 9, 1)), Err(GAP));
+}
+
+#[test]
+fn nothing_is_given_out_beyond_the_watermark() {
+    let world = World::new();
+    let (a, b) = (world.gateway(), world.gateway());
+    assert_eq!(a.append(batch(2)), Ok(0));
+    // It knows the end from the entry and has read nothing yet.
+    a.logs.write_ends();
+    assert_eq!(b.end(), 2);
+    world.store.drop_core_messages(true);
+    assert_eq!(a.append(batch(2)), Ok(2));
+    let read = b.log.read(0, 100_000, true, b.deadline()).expect("in range");
+    let last = read.records.iter().flat_map(|records| walk(records).flatten()).map(|(header, _)| header.next_offset());
+    assert_eq!(last.max(), Some(read.view.high_watermark));
+}
