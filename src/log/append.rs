@@ -225,7 +225,8 @@ impl PartitionLog {
     /// Checks and stamps what is queued, in order, up to one message. Leaves a flight behind, or an empty queue, or a
     /// queue that waits for a higher ceiling.
     fn stamp_group(&self, state: &mut State, formed: &mut Formed) {
-        let bytes_max = self.shared.max_payload().saturating_sub(MESSAGE_HEADER_BYTES).min(GROUP_BYTES_MAX);
+        let carried_max = self.shared.max_payload().saturating_sub(MESSAGE_HEADER_BYTES);
+        let bytes_max = carried_max.min(GROUP_BYTES_MAX);
         let from = state.tail.next_offset;
         let (mut next, mut members) = (from, Vec::new());
         let mut payload = Vec::with_capacity(state.queue.bytes.min(bytes_max));
@@ -255,7 +256,7 @@ impl PartitionLog {
                     continue;
                 }
                 Verdict::Append => {
-                    if payload.is_empty() && append.batch.len() > bytes_max {
+                    if payload.is_empty() && append.batch.len() > carried_max {
                         // The server takes less than when it was queued.
                         formed.settled.extend(state.queue.pop().map(|append| (append, Err(LogError::TooLarge))));
                         continue;
