@@ -1,7 +1,5 @@
 //! What the integration tests stand on: real servers, a gateway process, clients. Whatever a test starts dies with it.
 
-#![allow(dead_code, reason = "shared by several test programs, each of which uses a part")]
-
 pub mod batch;
 pub mod commands;
 pub mod gateway;
