@@ -3,7 +3,7 @@
 //! Each comparison alternates its two sides and gives medians: on a shared machine only ratios of neighbours mean much.
 //! Words on the command line choose parts: `throughput`, `latency`, `order`; `quick` makes all smaller.
 
-#[allow(dead_code, unused_imports)]
+#[allow(dead_code, unused_imports, reason = "shared with the tests, which use all of it")]
 #[path = "../tests/it/harness/mod.rs"]
 mod harness;
 mod latency;

@@ -32,7 +32,8 @@ class Member(threading.Thread):
             heartbeat_interval_ms=500,
         )
         while not self.leaving.is_set():
-            records = consumer.poll(timeout_ms=100)
+            # Longer than a rebalance takes: kafka-python 3.0.12 can lose itself where a poll ends in the middle of one.
+            records = consumer.poll(timeout_ms=5000)
             for batch in records.values():
                 self.seen.extend((record.partition, record.offset, record.value.decode()) for record in batch)
             if records:

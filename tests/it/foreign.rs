@@ -175,7 +175,7 @@ on_each_server! {
         let copy = |jetstream: &mut JetStream, original: &Delivery| {
             jetstream.store(SUBJECT, "", &original.payload);
             let writer = original.header("Kafka-Writer").expect("what the gateway wrote names its writer").to_owned();
-            jetstream.store(SUBJECT, &format!("Kafka-Writer: {writer}\r\n"), &original.payload);
+            jetstream.store(SUBJECT, format!("Kafka-Writer: {writer}\r\n"), &original.payload);
         };
         let stored = jetstream.messages(STREAM);
         copy(&mut jetstream, &stored[1]);

@@ -1,6 +1,6 @@
 //! Two gateway processes on one store: either serves everything, and neither loses what the other wrote.
 
-use crate::harness::batch::Batch;
+use crate::harness::batch::{Batch, offsets_and_values};
 use crate::harness::wire::{LATEST, fetch_request, partition_data, produce_request, produced};
 use crate::harness::{Gateway, Nats, SOON, Wire, eventually};
 use crate::on_each_server;
@@ -61,6 +61,32 @@ on_each_server! {
         }
         gateways[1].restart();
         assert_eq!(gateways[1].wire().read_all("t", 0, 0), log, "and so does a new one");
+    }
+
+    fn a_reader_at_the_end_misses_nothing_that_another_gateway_writes(version) {
+        const BATCHES: usize = 400;
+        let nats = Nats::start(version);
+        let writing = Gateway::start(&nats, &["--node-id=1"]);
+        let reading = Gateway::start(&nats, &["--node-id=2"]);
+        writing.wire().create_topic("t", 1);
+        let port = writing.port;
+        let writer = std::thread::spawn(move || produce_batches(port, "a", BATCHES));
+        let mut wire = reading.wire();
+        let total = i64::try_from(3 * BATCHES).expect("small");
+        let mut next = 0;
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while next < total {
+            assert!(Instant::now() < deadline, "only {next} of {total} records came");
+            let data = partition_data(wire.call(12, &fetch_request("t", 0, next).with_max_wait_ms(200)));
+            assert_eq!(data.error_code, 0, "fetching at {next}");
+            let asked = next;
+            let read = offsets_and_values(&data.records.unwrap_or_default());
+            for (offset, _) in read.into_iter().filter(|(offset, _)| *offset >= asked) {
+                assert_eq!(offset, next, "a record was skipped");
+                next += 1;
+            }
+        }
+        writer.join().expect("the writer does not panic");
     }
 
     fn what_one_gateway_creates_the_next_request_to_another_finds(version) {
