@@ -27,7 +27,7 @@ const LONG: &[&str] = &["r1-newest-2", "r3-newest-3", "r1-oldest-2", "r3-oldest-
 /// One stretch of a long run: then the history is judged and another one begins.
 const STRETCH: Duration = Duration::from_secs(120);
 
-/// `make torture` sets MINUTES, and SEED and CONFIG where they are given; otherwise this is the short form.
+/// `make torture` sets MINUTES, and SEED, CONFIG and FAULTS where they are given; otherwise this is the short form.
 #[test]
 fn nothing_acknowledged_is_lost_whatever_stalls_lies_or_dies() {
     let variable = |name: &str| std::env::var(name).ok().filter(|text| !text.is_empty());
@@ -37,10 +37,15 @@ fn nothing_acknowledged_is_lost_whatever_stalls_lies_or_dies() {
         u64::from(now.expect("it is after 1970").subsec_nanos())
     });
     let config = variable("CONFIG").map(|text| text.parse::<Config>().unwrap_or_else(|error| panic!("{error}")));
+    let named = |fault: &&nemesis::Fault| {
+        variable("FAULTS").is_none_or(|names| names.split(',').any(|name| name == format!("{fault:?}")))
+    };
+    let faults: Vec<nemesis::Fault> = nemesis::ALL.iter().filter(named).copied().collect();
+    assert!(!faults.is_empty(), "FAULTS names none of {:?}", nemesis::ALL);
     let Some(minutes) = number("MINUTES") else {
         for (index, (config, seconds)) in (0..).zip(SHORT) {
             let config = config.parse().expect("a configuration of ours");
-            run::run(config, seed + index, Duration::from_secs(*seconds), nemesis::ALL);
+            run::run(config, seed + index, Duration::from_secs(*seconds), &faults);
         }
         return;
     };
@@ -51,6 +56,6 @@ fn nothing_acknowledged_is_lost_whatever_stalls_lies_or_dies() {
             break;
         }
         let config = config.unwrap_or_else(|| turn.parse().expect("a configuration of ours"));
-        run::run(config, seed + index, left.min(STRETCH), nemesis::ALL);
+        run::run(config, seed + index, left.min(STRETCH), &faults);
     }
 }
