@@ -1,5 +1,6 @@
 //! The log under fire: clients write down what they see while servers stall, lie and die; a checker judges.
 
+mod cases;
 mod checker;
 mod checker_tests;
 mod clients;
@@ -16,10 +17,11 @@ mod run;
 mod servers;
 
 use rig::Config;
+use run::Plan;
 use std::time::{Duration, Instant};
 
 /// The short form's installations and seconds each.
-const SHORT: &[(&str, u64)] = &[("r1-newest-2", 30), ("r1-oldest-1", 20), ("r3-newest-2", 40)];
+const SHORT: &[(&str, u64)] = &[("r1-newest-2", 20), ("r1-oldest-1", 15), ("r3-newest-2", 25)];
 
 /// Installations that take turns in a long run that names none.
 const LONG: &[&str] = &["r1-newest-2", "r3-newest-3", "r1-oldest-2", "r3-oldest-2", "r1-newest-1", "r3-newest-2"];
@@ -45,7 +47,8 @@ fn nothing_acknowledged_is_lost_whatever_stalls_lies_or_dies() {
     let Some(minutes) = number("MINUTES") else {
         for (index, (config, seconds)) in (0..).zip(SHORT) {
             let config = config.parse().expect("a configuration of ours");
-            run::run(config, seed + index, Duration::from_secs(*seconds), &faults);
+            let span = Duration::from_secs(*seconds);
+            run::run(&Plan { config, seed: seed + index, span, faults: &faults, crowded: false });
         }
         return;
     };
@@ -56,6 +59,6 @@ fn nothing_acknowledged_is_lost_whatever_stalls_lies_or_dies() {
             break;
         }
         let config = config.unwrap_or_else(|| turn.parse().expect("a configuration of ours"));
-        run::run(config, seed + index, left.min(STRETCH), &faults);
+        run::run(&Plan { config, seed: seed + index, span: left.min(STRETCH), faults: &faults, crowded: false });
     }
 }
