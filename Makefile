@@ -27,7 +27,7 @@ bench: tools ## Throughput against a bare publisher, latency beside idle connect
 	$(CARGO) bench --locked --bench gateway -- $(ARGS)
 
 torture: tools ## Faults from a seed, for minutes, and a judge (SEED=1 MINUTES=10 CONFIG=r3-newest-2: servers, version, gateways).
-	SEED=$(SEED) MINUTES=$(or $(MINUTES),10) CONFIG=$(CONFIG) $(CARGO) test --locked --test torture nothing_acknowledged -- --nocapture
+	SEED=$(SEED) MINUTES=$(or $(MINUTES),10) CONFIG=$(CONFIG) FAULTS=$(FAULTS) $(CARGO) test --locked --test torture nothing_acknowledged -- --nocapture
 
 tools: ## Fetches what the tests drive into .tools/: nats-server twice, Python Kafka clients.
 	@$(PYTHON) tools/nats_server.py --pinned

@@ -294,6 +294,16 @@ fn errors_without_a_reason_are_found() {
 }
 
 #[test]
+fn an_emptied_stream_may_cost_a_producer_what_was_in_flight_and_no_more() {
+    let refused = |batches: u32| {
+        let emptied = Script::default().add(What::Purged { below: 0 }).add(What::Emptied);
+        (0..batches).fold(emptied, |script, n| script.sent(IDEMPOTENT, n, 1, Outcome::Refused(45)))
+    };
+    refused(5).expect(&[]);
+    refused(6).expect(&[Fault::FalseError]);
+}
+
+#[test]
 fn a_record_that_nobody_sent_is_found() {
     Script::default().acked(PLAIN, 0, 1, 0).quiet(0, 2, &[(0, 1, 0), (1, 1, 77)]).expect(&[Fault::NeverSent]);
 }

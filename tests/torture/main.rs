@@ -1,5 +1,6 @@
 //! The log under fire: clients write down what they see while servers stall, lie and die; a checker judges.
 
+mod cases;
 mod checker;
 mod checker_tests;
 mod clients;
@@ -16,10 +17,11 @@ mod run;
 mod servers;
 
 use rig::Config;
+use run::Plan;
 use std::time::{Duration, Instant};
 
 /// The short form's installations and seconds each.
-const SHORT: &[(&str, u64)] = &[("r1-newest-2", 30), ("r1-oldest-1", 20), ("r3-newest-2", 40)];
+const SHORT: &[(&str, u64)] = &[("r1-newest-2", 20), ("r1-oldest-1", 15), ("r3-newest-2", 25)];
 
 /// Installations that take turns in a long run that names none.
 const LONG: &[&str] = &["r1-newest-2", "r3-newest-3", "r1-oldest-2", "r3-oldest-2", "r1-newest-1", "r3-newest-2"];
@@ -27,7 +29,7 @@ const LONG: &[&str] = &["r1-newest-2", "r3-newest-3", "r1-oldest-2", "r3-oldest-
 /// One stretch of a long run: then the history is judged and another one begins.
 const STRETCH: Duration = Duration::from_secs(120);
 
-/// `make torture` sets MINUTES, and SEED and CONFIG where they are given; otherwise this is the short form.
+/// `make torture` sets MINUTES, and SEED, CONFIG and FAULTS where they are given; otherwise this is the short form.
 #[test]
 fn nothing_acknowledged_is_lost_whatever_stalls_lies_or_dies() {
     let variable = |name: &str| std::env::var(name).ok().filter(|text| !text.is_empty());
@@ -37,10 +39,16 @@ fn nothing_acknowledged_is_lost_whatever_stalls_lies_or_dies() {
         u64::from(now.expect("it is after 1970").subsec_nanos())
     });
     let config = variable("CONFIG").map(|text| text.parse::<Config>().unwrap_or_else(|error| panic!("{error}")));
+    let named = |fault: &&nemesis::Fault| {
+        variable("FAULTS").is_none_or(|names| names.split(',').any(|name| name == format!("{fault:?}")))
+    };
+    let faults: Vec<nemesis::Fault> = nemesis::ALL.iter().filter(named).copied().collect();
+    assert!(!faults.is_empty(), "FAULTS names none of {:?}", nemesis::ALL);
     let Some(minutes) = number("MINUTES") else {
         for (index, (config, seconds)) in (0..).zip(SHORT) {
             let config = config.parse().expect("a configuration of ours");
-            run::run(config, seed + index, Duration::from_secs(*seconds), nemesis::ALL);
+            let span = Duration::from_secs(*seconds);
+            run::run(&Plan { config, seed: seed + index, span, faults: &faults, crowded: false });
         }
         return;
     };
@@ -51,6 +59,6 @@ fn nothing_acknowledged_is_lost_whatever_stalls_lies_or_dies() {
             break;
         }
         let config = config.unwrap_or_else(|| turn.parse().expect("a configuration of ours"));
-        run::run(config, seed + index, left.min(STRETCH), nemesis::ALL);
+        run::run(&Plan { config, seed: seed + index, span: left.min(STRETCH), faults: &faults, crowded: false });
     }
 }

@@ -56,6 +56,10 @@ impl FromStr for Config {
     }
 }
 
+pub fn alone() -> MutexGuard<'static, ()> {
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 pub struct Rig {
     pub gateways: Vec<Gateway>,
     pub servers: Servers,
@@ -67,7 +71,7 @@ pub struct Rig {
 
 impl Rig {
     pub fn start(config: Config) -> Rig {
-        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let alone = alone();
         let servers = Servers::start(config.version, config.servers);
         let gateway = |number: usize| {
             let flags = [

@@ -43,15 +43,30 @@ pub fn say(text: &str) {
     let _ = writeln!(std::io::stderr(), "torture: {text}");
 }
 
-/// Runs for `span` and panics with what the checker found.
+/// What a run is made of.
+pub struct Plan<'a> {
+    pub config: Config,
+    pub seed: u64,
+    pub span: Duration,
+    /// Those that may strike; none for a calm run.
+    pub faults: &'a [Fault],
+    /// All producers write to partition 0 and never rest.
+    pub crowded: bool,
+}
+
+/// Runs a plan and panics with what the checker found.
 #[track_caller]
-pub fn run(config: Config, seed: u64, span: Duration, faults: &[Fault]) -> Report {
+pub fn run(plan: &Plan) -> Report {
+    let Plan { config, seed, span, faults, crowded } = *plan;
     say(&format!("CONFIG={config} SEED={seed} for {span:?}"));
     let mut random = Random::new(seed);
     let mut rig = Rig::start(config);
     let course = rig.course();
-    let (mut events, report) = under_load(&mut rig, &course, &mut random, |rig, random| {
+    let (mut events, report) = under_load(&mut rig, &course, &mut random, crowded, |rig, random| {
         let (until, mut struck) = (Instant::now() + span, 0);
+        if faults.is_empty() {
+            std::thread::sleep(span);
+        }
         while Instant::now() < until {
             let fault = *random.pick(faults);
             if config.servers == 1 && fault.needs_a_cluster() {
@@ -103,6 +118,7 @@ fn under_load(
     rig: &mut Rig,
     course: &Course,
     random: &mut Random,
+    crowded: bool,
     weather: impl FnOnce(&mut Rig, &mut Random) -> usize,
 ) -> (Vec<Event>, Report) {
     let mut report = Report::default();
@@ -110,8 +126,8 @@ fn under_load(
     std::thread::scope(|scope| {
         let mut clients = Vec::new();
         for number in 0..PRODUCERS {
-            let partition = i32::from(number) % PARTITIONS;
-            let pause_ms_max = *random.pick(&[5, 20, 60]);
+            let partition = if crowded { 0 } else { i32::from(number) % PARTITIONS };
+            let pause_ms_max = if crowded { 0 } else { *random.pick(&[5, 20, 60]) };
             let producer = Producer { number, partition, idempotent: is_idempotent(number), pause_ms_max };
             let random = random.fork();
             clients.push(scope.spawn(move || producer.run(course, random)));

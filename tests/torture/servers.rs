@@ -108,7 +108,10 @@ impl Servers {
             let port = node.port;
             eventually("nats-server answers", READY, || {
                 assert!(process.exited().is_none(), "nats-server exited:\n{}", process.log_tail());
-                JetStream::try_connect(port).ok()?.account_ready().then_some(())
+                let mut jetstream = JetStream::try_connect(port).ok()?;
+                // Without a leader a cluster gives no answer at all.
+                jetstream.wait_at_most(Duration::from_millis(500)).ok()?;
+                jetstream.account_ready().then_some(())
             });
         }
     }
@@ -117,6 +120,11 @@ impl Servers {
     pub fn jetstream(&self) -> JetStream {
         let live = |node: &Node| node.process.is_some().then(|| JetStream::try_connect(node.port).ok()).flatten();
         eventually("a nats-server answers", READY, || self.nodes.iter().find_map(live))
+    }
+
+    /// One server behind its proxy.
+    pub fn url(&self, index: usize) -> String {
+        self.nodes[index].proxy.url()
     }
 
     /// The index of the server that leads a stream, where it is known.

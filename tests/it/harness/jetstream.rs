@@ -55,6 +55,11 @@ impl JetStream {
         Ok(jetstream)
     }
 
+    /// How long an answer may take, instead of 20 s.
+    pub fn wait_at_most(&self, limit: Duration) -> io::Result<()> {
+        self.writer.set_read_timeout(Some(limit))
+    }
+
     /// Waits until the server has taken everything sent before.
     pub fn flush(&mut self) -> io::Result<()> {
         self.writer.write_all(b"PING\r\n")?;
