@@ -223,23 +223,26 @@ impl NatsStore {
                 Err(error) => return Run { fault: Some(Fault::Failed(error)), ..run },
             };
             let beyond = Sequence(next.0.saturating_add(asked.len() as u64));
-            let mut last_was_missing = false;
-            for (receiver, _reserved) in asked {
+            // A miss before a hit is no hole where somebody writes: what was missing may have been stored in between. Only
+            // a request that looks ahead tells, so the run goes on from the miss with a new window.
+            let (mut missing, mut goes_on) = (false, false);
+            for (at, (receiver, _reserved)) in (next.0..).zip(asked) {
                 let outcome = receiver.recv_deadline(deadline).unwrap_or(Err(Lost::TimedOut));
                 match raw_message(outcome) {
+                    Ok(_) if missing && before.is_none() => goes_on = true,
                     Ok((message, _)) => {
-                        last_was_missing = false;
+                        missing = false;
                         if message.sequence >= next && !run.is_enough(wanted) {
                             largest_bytes = largest_bytes.max(message.payload.len());
                             next = message.sequence.next();
                             run.push(message);
                         }
                     }
-                    Err(Fault::End) => last_was_missing = true,
+                    Err(Fault::End) => missing |= at >= next.0,
                     Err(fault) => return Run { fault: Some(fault), ..run },
                 }
             }
-            if last_was_missing && (before.is_none() || !run.messages.is_empty()) {
+            if missing && !goes_on && (before.is_none() || !run.messages.is_empty()) {
                 return Run { fault: Some(Fault::End), ..run };
             }
             // Without the first request looking ahead, an empty window was all holes.
