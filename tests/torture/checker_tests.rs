@@ -249,6 +249,14 @@ fn a_watermark_that_goes_back_is_found() {
 }
 
 #[test]
+fn an_empty_read_may_be_stale_for_the_store_may_be_away() {
+    let history = || Script::default().acked(PLAIN, 0, 2, 0).at(1).wait_s(20);
+    let log = [(0, 1, 0), (1, 1, 1)];
+    history().read(1, 1, &[]).end(2).quiet(0, 2, &log).expect(&[]);
+    history().read(0, 1, &log[..1]).end(2).quiet(0, 2, &log).expect(&[Fault::Stale]);
+}
+
+#[test]
 fn answers_that_overlap_may_come_in_any_order() {
     let mut script = Script::default().acked(PLAIN, 0, 2, 0);
     let overlapping = |high_watermark| Event {

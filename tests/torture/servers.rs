@@ -89,6 +89,21 @@ impl Servers {
 
     /// Starts what is dead, thaws what is frozen, and waits until JetStream answers at each.
     pub fn revive(&mut self) {
+        self.start_dead();
+        for node in &mut self.nodes {
+            let process = node.process.as_mut().expect("it was started");
+            let port = node.port;
+            eventually("nats-server answers", READY, || {
+                assert!(process.exited().is_none(), "nats-server exited:\n{}", process.log_tail());
+                let mut jetstream = JetStream::try_connect(port).ok()?;
+                // Without a leader a cluster gives no answer at all.
+                jetstream.wait_at_most(Duration::from_millis(500)).ok()?;
+                jetstream.account_ready().then_some(())
+            });
+        }
+    }
+
+    fn start_dead(&mut self) {
         self.thaw_all();
         for node in &mut self.nodes {
             node.proxy.heal();
@@ -102,17 +117,6 @@ impl Servers {
             let mut command = Command::new(binary);
             command.arg("-c").arg(node.folder.path().join("nats.conf")).stdout(Stdio::null());
             node.process = Some(Process::start(command, &node.folder.path().join("log")));
-        }
-        for node in &mut self.nodes {
-            let process = node.process.as_mut().expect("it was started");
-            let port = node.port;
-            eventually("nats-server answers", READY, || {
-                assert!(process.exited().is_none(), "nats-server exited:\n{}", process.log_tail());
-                let mut jetstream = JetStream::try_connect(port).ok()?;
-                // Without a leader a cluster gives no answer at all.
-                jetstream.wait_at_most(Duration::from_millis(500)).ok()?;
-                jetstream.account_ready().then_some(())
-            });
         }
     }
 
