@@ -195,13 +195,17 @@ impl Wire {
         partition_data(self.call(12, &fetch_request(topic, partition, offset)))
     }
 
-    /// Fetches from `offset` on until the high watermark; gives all offsets and values (uncompressed batches only).
+    /// Fetches from `offset` on until the high watermark; gives all offsets and values (uncompressed batches only). Tries
+    /// again after retriable errors, as clients do: on a busy machine a log takes its time to load.
     #[track_caller]
     pub fn read_all(&mut self, topic: &str, partition: i32, offset: i64) -> Vec<(i64, String)> {
         let mut read: Vec<(i64, String)> = Vec::new();
         let mut next = offset;
         loop {
-            let data = self.fetch(topic, partition, next);
+            let data = super::eventually("the fetch is served", super::SOON, || {
+                let data = self.fetch(topic, partition, next);
+                (!RETRIABLE.contains(&data.error_code)).then_some(data)
+            });
             assert_eq!(data.error_code, 0, "fetching {topic}-{partition} at {next}");
             let chain = data.records.unwrap_or_default();
             if chain.is_empty() {
@@ -229,7 +233,10 @@ impl Wire {
 
     #[track_caller]
     pub fn list_offset(&mut self, topic: &str, partition: i32, timestamp: i64) -> i64 {
-        let (error, offset) = self.try_list_offset(topic, partition, timestamp);
+        let (error, offset) = super::eventually("the offset is listed", super::SOON, || {
+            let (error, offset) = self.try_list_offset(topic, partition, timestamp);
+            (!RETRIABLE.contains(&error)).then_some((error, offset))
+        });
         assert_eq!(error, 0, "listing the offsets of {topic}-{partition}");
         offset
     }
