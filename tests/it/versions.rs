@@ -1,6 +1,7 @@
 //! What ApiVersions promises is kept: each version of each API is understood, answered and means the same.
 
 use crate::harness::batch::{Batch, offsets_and_values};
+use crate::harness::librdkafka::{self, numbered};
 use crate::harness::wire::{EARLIEST, LATEST, fetch_request, partition_data, produce_request, produced, topic_name};
 use crate::harness::{Gateway, Nats, Version, Wire};
 use crate::on_each_server;
@@ -12,6 +13,7 @@ use kafka_protocol::messages::*;
 use kafka_protocol::protocol::{Request, StrBytes};
 
 const UNSUPPORTED_VERSION: i16 = 35;
+const UNSUPPORTED_COMPRESSION_TYPE: i16 = 76;
 const UNKNOWN_TOPIC_ID: i16 = 100;
 
 on_each_server! {
@@ -51,6 +53,30 @@ on_each_server! {
             assert_eq!(read.first().map(|(at, _)| *at), Some(2), "v{version} starts at the batch asked for");
             let read: Vec<&str> = read.iter().map(|(_, value)| value.as_str()).collect();
             assert_eq!(read, ["c", "d", "e", "f"], "v{version}");
+        }
+    }
+
+    fn a_fetch_before_version_10_gets_zstd_unless_the_topic_asks_for_it(version) {
+        let nats = Nats::start(version);
+        let gateway = Gateway::start(&nats, &[]);
+        let mut wire = gateway.wire();
+        wire.create_topic("producers", 1);
+        assert_eq!(wire.create_topic_with("asked", 1, &[("compression.type", "zstd")]), 0);
+        for topic in ["producers", "asked"] {
+            librdkafka::produce(&gateway.bootstrap(), topic, &[("compression.codec", "zstd")], &numbered(100));
+        }
+        for (fetch_version, topic, expected) in [
+            (4, "producers", 0),
+            (9, "producers", 0),
+            (10, "producers", 0),
+            (4, "asked", UNSUPPORTED_COMPRESSION_TYPE),
+            (9, "asked", UNSUPPORTED_COMPRESSION_TYPE),
+            (10, "asked", 0),
+        ] {
+            let data = partition_data(wire.call(fetch_version, &fetch_request(topic, 0, 0)));
+            assert_eq!(data.error_code, expected, "{topic} v{fetch_version}");
+            let empty = data.records.unwrap_or_default().is_empty();
+            assert_eq!(empty, expected != 0, "{topic} v{fetch_version}");
         }
     }
 
