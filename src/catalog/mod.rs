@@ -68,6 +68,13 @@ pub struct TopicSettings {
     pub retention_bytes: i64,
 }
 
+impl TopicSettings {
+    /// Whether the topic's `compression.type` asks for zstd, which clients before KIP-110 cannot read.
+    pub fn is_zstd(&self) -> bool {
+        self.given.get("compression.type").is_some_and(|codec| codec == "zstd")
+    }
+}
+
 impl Default for TopicSettings {
     fn default() -> Self {
         TopicSettings {

@@ -8,7 +8,8 @@
 //!   request gets FETCH_SESSION_ID_NOT_FOUND.
 //! - Nothing is transactional yet: the last stable offset is the high watermark.
 //!
-//! Version notes: zstd needs 10 (KIP-110); 12 asks for diverging epochs (KIP-595), which a single epoch 0 never has; 13
+//! Version notes: a topic whose compression.type is zstd needs 10 (KIP-110); what producers compressed themselves is served
+//! to every version, as Kafka does. 12 asks for diverging epochs (KIP-595), which a single epoch 0 never has; 13
 //! names topics by id (KIP-516).
 
 use crate::clock::Now;
@@ -20,8 +21,6 @@ use crate::protocol::error_code::ErrorCode;
 use crate::protocol::messages::fetch::{
     FetchPartition, FetchRequest, FetchResponse, FetchableTopicResponse, LeaderIdAndEpoch, PartitionData,
 };
-use crate::records::batch::walk;
-use crate::records::compression::Compression;
 use crate::wake::WatchKey;
 use crate::wire::Uuid;
 use bytes::Bytes;
@@ -48,6 +47,9 @@ pub fn handle(cx: &Context, request: FetchRequest) -> Outcome {
             let log = found.as_ref().map_err(|code| *code).and_then(|topic| {
                 let log = partitions::log(cx, topic, partition.partition)?;
                 partitions::check_epoch(partition.current_leader_epoch)?;
+                if topic.settings.is_zstd() && cx.header.api_version < ZSTD_FROM {
+                    return Err(ErrorCode::UNSUPPORTED_COMPRESSION_TYPE);
+                }
                 Ok(log)
             });
             Asked { partition, log }
@@ -172,18 +174,9 @@ impl Fetching {
         row.high_watermark = read.view.high_watermark;
         row.last_stable_offset = read.view.high_watermark;
         row.log_start_offset = read.view.log_start;
-        if self.cx.header.api_version < ZSTD_FROM && read.records.iter().any(|records| has_zstd(records)) {
-            round.failed = true;
-            row.error_code = ErrorCode::UNSUPPORTED_COMPRESSION_TYPE.code();
-            return;
-        }
         round.bytes += read.bytes;
         row.records = Some(joined(read));
     }
-}
-
-fn has_zstd(records: &[u8]) -> bool {
-    walk(records).flatten().any(|(header, _)| header.compression() == Ok(Compression::Zstd))
 }
 
 fn joined(read: Read) -> Bytes {

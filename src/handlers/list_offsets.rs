@@ -5,7 +5,7 @@
 //!
 //! Version notes: -3, the newest record, from 7 (KIP-734); -4, the earliest local one, from 8 (KIP-405): all of the log
 //! is local; -5, the last in remote storage, from 9 (KIP-1005): there is none. 10 brings a timeout. 11, with -6
-//! (KIP-1023), is not served.
+//! (KIP-1023), is not served. A negative timestamp that its version does not know is UNSUPPORTED_VERSION, as in Kafka.
 
 use crate::handlers::partitions::{self, Named};
 use crate::handlers::{Context, Outcome};
@@ -24,7 +24,6 @@ const EARLIEST: i64 = -2;
 const MAX_TIMESTAMP: i64 = -3;
 const EARLIEST_LOCAL: i64 = -4;
 const LATEST_TIERED: i64 = -5;
-const EARLIEST_PENDING_UPLOAD: i64 = -6;
 
 pub fn handle(cx: &Context, request: ListOffsetsRequest) -> Outcome {
     let deadline = cx.now.mono + LIST_OFFSETS_MAX;
@@ -59,6 +58,9 @@ fn look(
     asked: &ListOffsetsPartition,
     deadline: Instant,
 ) -> Result<Option<OffsetAndTimestamp>, ErrorCode> {
+    if asked.timestamp < 0 && first_version(asked.timestamp).is_none_or(|first| cx.header.api_version < first) {
+        return Err(ErrorCode::UNSUPPORTED_VERSION);
+    }
     let log = partitions::log(cx, topic, asked.partition_index)?;
     partitions::check_epoch(asked.current_leader_epoch)?;
     let at = |offset| Ok(Some(OffsetAndTimestamp { offset, timestamp: -1 }));
@@ -66,8 +68,7 @@ fn look(
         LATEST => log.exact_view(deadline).and_then(|view| at(view.high_watermark)),
         EARLIEST | EARLIEST_LOCAL => log.exact_start(deadline).and_then(|view| at(view.log_start)),
         MAX_TIMESTAMP => log.newest(deadline),
-        LATEST_TIERED | EARLIEST_PENDING_UPLOAD => Ok(None),
-        timestamp if timestamp < 0 => return Err(ErrorCode::INVALID_REQUEST),
+        LATEST_TIERED => Ok(None),
         timestamp => {
             let settings = &topic.settings;
             let ahead_ms_max = if settings.append_time { 0 } else { settings.timestamp_after_ms_max };
@@ -75,4 +76,15 @@ fn look(
         }
     };
     found.map_err(|error: LogError| named.code(&error))
+}
+
+/// The first version that knows a negative timestamp.
+fn first_version(timestamp: i64) -> Option<i16> {
+    match timestamp {
+        LATEST | EARLIEST => Some(1),
+        MAX_TIMESTAMP => Some(7),
+        EARLIEST_LOCAL => Some(8),
+        LATEST_TIERED => Some(9),
+        _ => None,
+    }
 }

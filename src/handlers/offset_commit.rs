@@ -5,8 +5,7 @@
 //!   when they are stored.
 //! - A commit carries its topic's id, so that it does not count for a topic created later under the same name.
 //! - Simple consumers commit with generation -1 and no member id, while nobody is in the group.
-//!
-//! Differs from Apache Kafka: a negative offset is refused with OFFSET_OUT_OF_RANGE; Kafka stores it.
+//! - Any offset is stored, also a negative one: kafkajs commits -2 where it means "from the start" and reads it back.
 //!
 //! Version notes: 2 to 4 name a retention time (KIP-211 dropped it), 6 has leader epochs (KIP-320), 7 static members
 //! (KIP-345); from 9 on an unknown group is GROUP_ID_NOT_FOUND, before it ILLEGAL_GENERATION.
@@ -79,12 +78,11 @@ fn check(cx: &Context, topic: &Topic, partition: OffsetCommitRequestPartition) -
     let metadata = partition.committed_metadata.unwrap_or_default();
     // Counted as Kafka counts, in UTF-16 units.
     let fits = metadata.encode_utf16().count() <= cx.services.config.groups.offset_metadata_bytes_max;
-    match (exists, fits, partition.committed_offset) {
-        (false, _, _) => Err(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION),
-        (_, false, _) => Err(ErrorCode::OFFSET_METADATA_TOO_LARGE),
-        (_, _, ..0) => Err(ErrorCode::OFFSET_OUT_OF_RANGE),
-        (true, true, offset) => Ok(Committed {
-            offset,
+    match (exists, fits) {
+        (false, _) => Err(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION),
+        (_, false) => Err(ErrorCode::OFFSET_METADATA_TOO_LARGE),
+        (true, true) => Ok(Committed {
+            offset: partition.committed_offset,
             leader_epoch: partition.committed_leader_epoch,
             metadata,
             commit_ms: cx.now.wall_ms,

@@ -20,7 +20,7 @@ impl TopicPartition {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Committed {
-    /// Not negative.
+    /// What the client gave; negative ones mean something to some clients.
     pub offset: i64,
     /// -1: not given.
     pub leader_epoch: i32,
@@ -111,7 +111,7 @@ fn read(value: &Value) -> Option<Committed> {
         None => None,
     };
     Some(Committed {
-        offset: number("offset").filter(|offset| *offset >= 0)?,
+        offset: number("offset")?,
         leader_epoch: i32::try_from(number("leader_epoch")?).ok()?,
         metadata: value.get("metadata")?.as_str()?.to_owned(),
         commit_ms: number("commit_ms")?,
@@ -135,8 +135,11 @@ mod tests {
             topic_id: Some(Uuid([7; 16])),
         };
         let value = encode(&committed, "n1");
-        assert_eq!(decode(Some(&value), 0), Slot::Committed(committed));
+        assert_eq!(decode(Some(&value), 0), Slot::Committed(committed.clone()));
         assert_eq!(nonce_of(Some(&value)).as_deref(), Some("n1"));
+
+        let negative = Committed { offset: -2, ..committed };
+        assert_eq!(decode(Some(&encode(&negative, "n1")), 0), Slot::Committed(negative));
 
         let old = Bytes::from_static(b"8872783363889192000");
         let slot = decode(Some(&old), 99);

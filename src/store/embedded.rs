@@ -24,6 +24,10 @@ const MAX_PAYLOAD_BYTES: usize = 8 << 20;
 /// The server's own log file is rotated at this size, once; an older process's file is, too.
 const LOG_BYTES_MAX: u64 = 16 << 20;
 
+/// JetStream sets each stream's max_bytes aside when the stream is made, and by itself lets three quarters of the free disk be
+/// set aside: a hundred partitions with the default retention on a common disk. Kafka sets nothing aside, nor do we.
+const FILE_STORE_BYTES_MAX: u64 = 1 << 50;
+
 /// A big store takes its time to be read at start.
 const READY_PATIENCE: Duration = Duration::from_secs(60);
 
@@ -391,7 +395,7 @@ fn write_config(data_dir: &Path, address: SocketAddr) -> io::Result<()> {
          log_file: {log}\n\
          logfile_size_limit: {LOG_BYTES_MAX}\n\
          logfile_max_num: 2\n\
-         jetstream {{\n  store_dir: {store}\n}}\n",
+         jetstream {{\n  store_dir: {store}\n  max_file_store: {FILE_STORE_BYTES_MAX}\n}}\n",
         log = quoted(log_path(data_dir)),
         store = quoted(data_dir.to_owned()),
     );

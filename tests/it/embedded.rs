@@ -38,6 +38,14 @@ fn an_embedded_store_starts_quickly_and_keeps_its_data() {
     }
 }
 
+#[test]
+fn retention_that_the_disk_could_not_hold_is_no_reason_to_refuse_a_topic() {
+    let folder = Folder::new("embedded");
+    let gateway = Gateway::embedded(&folder.path().join("data"), &[]);
+    let hundred_terabytes = ("retention.bytes", "100000000000000");
+    assert_eq!(gateway.wire().create_topic_with("wide", 4, &[hundred_terabytes]), 0);
+}
+
 #[cfg(target_os = "linux")]
 #[test]
 fn an_embedded_store_that_dies_is_started_again_and_ends_with_the_gateway() {

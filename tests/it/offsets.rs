@@ -56,7 +56,7 @@ on_each_server! {
         let mut wire = gateway.wire();
         wire.create_topic("t", 1);
         assert_eq!(committed(&mut wire, "g", "t"), (-1, String::new()));
-        for offset in [0, LARGE, i64::MAX] {
+        for offset in [0, -2, LARGE, i64::MAX] {
             eventually("the commit is taken", SOON, || (commit(&mut wire, "g", "t", offset, "note") == 0).then_some(()));
             assert_eq!(committed(&mut wire, "g", "t"), (offset, "note".to_owned()));
         }

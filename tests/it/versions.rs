@@ -1,16 +1,19 @@
 //! What ApiVersions promises is kept: each version of each API is understood, answered and means the same.
 
 use crate::harness::batch::{Batch, offsets_and_values};
-use crate::harness::wire::{fetch_request, partition_data, produce_request, produced};
+use crate::harness::librdkafka::{self, numbered};
+use crate::harness::wire::{EARLIEST, LATEST, fetch_request, partition_data, produce_request, produced, topic_name};
 use crate::harness::{Gateway, Nats, Version, Wire};
 use crate::on_each_server;
 use bytes::Buf;
 use kafka_protocol::messages::fetch_request::FetchTopic;
+use kafka_protocol::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
 use kafka_protocol::messages::produce_request::TopicProduceData;
 use kafka_protocol::messages::*;
 use kafka_protocol::protocol::{Request, StrBytes};
 
 const UNSUPPORTED_VERSION: i16 = 35;
+const UNSUPPORTED_COMPRESSION_TYPE: i16 = 76;
 const UNKNOWN_TOPIC_ID: i16 = 100;
 
 on_each_server! {
@@ -53,6 +56,30 @@ on_each_server! {
         }
     }
 
+    fn a_fetch_before_version_10_gets_zstd_unless_the_topic_asks_for_it(version) {
+        let nats = Nats::start(version);
+        let gateway = Gateway::start(&nats, &[]);
+        let mut wire = gateway.wire();
+        wire.create_topic("producers", 1);
+        assert_eq!(wire.create_topic_with("asked", 1, &[("compression.type", "zstd")]), 0);
+        for topic in ["producers", "asked"] {
+            librdkafka::produce(&gateway.bootstrap(), topic, &[("compression.codec", "zstd")], &numbered(100));
+        }
+        for (fetch_version, topic, expected) in [
+            (4, "producers", 0),
+            (9, "producers", 0),
+            (10, "producers", 0),
+            (4, "asked", UNSUPPORTED_COMPRESSION_TYPE),
+            (9, "asked", UNSUPPORTED_COMPRESSION_TYPE),
+            (10, "asked", 0),
+        ] {
+            let data = partition_data(wire.call(fetch_version, &fetch_request(topic, 0, 0)));
+            assert_eq!(data.error_code, expected, "{topic} v{fetch_version}");
+            let empty = data.records.unwrap_or_default().is_empty();
+            assert_eq!(empty, expected != 0, "{topic} v{fetch_version}");
+        }
+    }
+
     fn every_produce_version_stores_a_record(version) {
         let nats = Nats::start(version);
         let gateway = Gateway::start(&nats, &[]);
@@ -71,6 +98,25 @@ on_each_server! {
         }
         let values: Vec<String> = wire.read_all("t", 0, 0).into_iter().map(|(_, value)| value).collect();
         assert_eq!(values, (3..=13).map(|version| format!("v{version}")).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn special_timestamps_are_answered_from_the_version_that_brought_them() {
+    let nats = Nats::start(Version::Newest);
+    let gateway = Gateway::start(&nats, &[]);
+    let mut wire = gateway.wire();
+    wire.create_topic("t", 1);
+    wire.produce_ok("t", 0, &Batch::of(["a"]));
+    for (timestamp, first) in [(LATEST, 1), (EARLIEST, 1), (-3, 7), (-4, 8), (-5, 9), (-6, 11), (-7, 12)] {
+        for list_version in 1..=10 {
+            let asked = ListOffsetsPartition::default().with_current_leader_epoch(-1).with_timestamp(timestamp);
+            let topic = ListOffsetsTopic::default().with_name(topic_name("t")).with_partitions(vec![asked]);
+            let request = ListOffsetsRequest::default().with_replica_id(BrokerId(-1)).with_topics(vec![topic]);
+            let answer = wire.call(list_version, &request);
+            let expected = if list_version < first { UNSUPPORTED_VERSION } else { 0 };
+            assert_eq!(answer.topics[0].partitions[0].error_code, expected, "{timestamp} in v{list_version}");
+        }
     }
 }
 
