@@ -241,6 +241,9 @@ impl Loan {
     /// Takes in a message that counts.
     pub fn learn(&mut self, counted: &Counted) {
         let chain = &counted.chain;
+        if counted.after_gap {
+            self.tail.producers.loosen();
+        }
         for (header, _) in walk(&chain.payload).flatten() {
             self.tail.producers.learn(&header);
             if header.record_count > 0 {
@@ -329,6 +332,7 @@ impl Loan {
             Ok(ack) => {
                 self.tail.last = ack.sequence;
                 self.tail.next_offset = target;
+                self.tail.producers.loosen();
                 Ok(())
             }
             // Someone else wrote: what stands there now is read by the next load.

@@ -29,6 +29,8 @@ pub struct ProducerState {
     pub batches: VecDeque<StoredBatch>,
     /// The newest batch's last offset: orders producers by age.
     pub last_offset: i64,
+    /// Later batches may have come and gone unread: any sequence ahead is taken.
+    pub loose: bool,
 }
 
 /// What the check of a batch found.
@@ -56,11 +58,17 @@ impl Producers {
             epoch: header.producer_epoch,
             batches: VecDeque::new(),
             last_offset: 0,
+            loose: false,
         });
         push(state, header);
         if self.states.len() > PRODUCERS_PER_PARTITION_MAX {
             self.forget_oldest();
         }
+    }
+
+    /// Messages are gone that nobody here has read: what is known of each producer may not be its newest.
+    pub fn loosen(&mut self) {
+        self.states.values_mut().for_each(|state| state.loose = true);
     }
 
     /// Drops the older half, by last offset: rare, and cheap over many calls.
@@ -72,7 +80,7 @@ impl Producers {
         self.states.retain(|_, state| state.last_offset >= median);
     }
 
-    /// The newest `most` states as JSON: `[id, epoch, last_offset, [[first, last, base, time], …]]` each.
+    /// The newest `most` states as JSON: `[id, epoch, last_offset, [[first, last, base, time], …], loose]` each.
     pub fn snapshot(&self, most: usize) -> Value {
         let mut newest: Vec<_> = self.states.iter().collect();
         newest.sort_by_key(|(_, state)| std::cmp::Reverse(state.last_offset));
@@ -82,7 +90,7 @@ impl Producers {
                 .iter()
                 .map(|b| json!([b.first_sequence, b.last_sequence, b.base_offset, b.append_time_ms]))
                 .collect();
-            json!([id, state.epoch, state.last_offset, batches])
+            json!([id, state.epoch, state.last_offset, batches, state.loose])
         });
         Value::Array(rows.collect())
     }
@@ -108,6 +116,7 @@ fn restore_row(row: &Value) -> Option<(i64, ProducerState)> {
         epoch: int(row.get(1))?.try_into().ok()?,
         batches: batches.collect(),
         last_offset: int(row.get(2))?,
+        loose: row.get(4).and_then(Value::as_bool).unwrap_or(false),
     };
     Some((int(row.get(0))?, state))
 }
@@ -127,6 +136,7 @@ fn push(state: &mut ProducerState, header: &BatchHeader) {
         append_time_ms: if header.is_append_time() { header.max_timestamp } else { -1 },
     });
     state.last_offset = header.last_offset();
+    state.loose = false;
 }
 
 /// Producer states as they will be when the group being stamped is stored.
@@ -167,7 +177,11 @@ impl<'a> Overlay<'a> {
             return Verdict::Duplicate(*stored);
         }
         match state.batches.back() {
-            Some(newest) if header.base_sequence != following(newest.last_sequence) => {
+            Some(newest) if !state.loose && header.base_sequence != following(newest.last_sequence) => {
+                Verdict::Refuse(ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER)
+            }
+            // An old repeat is none the less a repeat.
+            Some(newest) if !is_ahead(header.base_sequence, newest.last_sequence) => {
                 Verdict::Refuse(ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER)
             }
             _ => Verdict::Append,
@@ -183,6 +197,7 @@ impl<'a> Overlay<'a> {
             epoch: header.producer_epoch,
             batches: VecDeque::new(),
             last_offset: 0,
+            loose: false,
         });
         push(self.changed.entry(header.producer_id).or_insert(state), header);
     }
@@ -191,6 +206,12 @@ impl<'a> Overlay<'a> {
 /// The sequence after `sequence`: it wraps from the largest i32 to 0.
 fn following(sequence: i32) -> i32 {
     if sequence == i32::MAX { 0 } else { sequence + 1 }
+}
+
+/// Whether `sequence` comes after `last`, by less than half of the circle.
+fn is_ahead(sequence: i32, last: i32) -> bool {
+    let distance = sequence.wrapping_sub(following(last)) & i32::MAX;
+    distance < i32::MAX / 2
 }
 
 #[cfg(test)]
@@ -249,6 +270,25 @@ mod tests {
         producers.learn(&batch(0, i32::MAX - 1, 2, 0));
         assert_eq!(verdict(&producers, 0, 0, 1), Verdict::Append);
         assert_eq!(verdict(&producers, 0, 1, 1), Verdict::Refuse(ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER));
+    }
+
+    #[test]
+    fn where_messages_are_gone_unread_a_producer_may_be_ahead_but_not_behind() {
+        let mut producers = Producers::default();
+        producers.learn(&batch(0, 10, 10, 100));
+        producers.loosen();
+        let mut producers = Producers::restore(&producers.snapshot(10));
+        let gap = Verdict::Refuse(ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER);
+        assert!(matches!(verdict(&producers, 0, 10, 10), Verdict::Duplicate(_)));
+        assert_eq!(
+            [0, 15, 20, 500].map(|first| verdict(&producers, 0, first, 5)),
+            [gap, gap, Verdict::Append, Verdict::Append]
+        );
+        producers.learn(&batch(0, 500, 5, 900));
+        assert_eq!([505, 506].map(|first| verdict(&producers, 0, first, 5)), [Verdict::Append, gap]);
+        producers.learn(&batch(0, i32::MAX - 4, 5, 1_000));
+        producers.loosen();
+        assert_eq!(verdict(&producers, 0, 3, 5), Verdict::Append);
     }
 
     #[test]
