@@ -40,11 +40,16 @@ pub struct Append {
 pub(super) struct Queue {
     waiting: VecDeque<Append>,
     bytes: usize,
+    /// How many at the front were there when the end was last read at the leader because of a gap.
+    looked: usize,
+    /// The same for the look under way.
+    looking: Option<usize>,
 }
 
 impl Queue {
     pub fn take_all(&mut self) -> Vec<Append> {
         self.bytes = 0;
+        self.left(usize::MAX);
         self.waiting.drain(..).collect()
     }
 
@@ -56,11 +61,18 @@ impl Queue {
     fn pop(&mut self) -> Option<Append> {
         let append = self.waiting.pop_front()?;
         self.bytes -= append.batch.len();
+        self.left(1);
         Some(append)
+    }
+
+    fn left(&mut self, count: usize) {
+        self.looked = self.looked.saturating_sub(count);
+        self.looking = self.looking.map(|looking| looking.saturating_sub(count));
     }
 
     /// Puts a group back to the front, in its order.
     fn put_back(&mut self, group: Vec<Append>) {
+        self.left(usize::MAX);
         for append in group.into_iter().rev() {
             self.bytes += append.batch.len();
             self.waiting.push_front(append);
@@ -104,6 +116,7 @@ impl Queue {
             if leaves(&append) { taken.push(append) } else { waiting.push_back(append) }
         }
         self.waiting = waiting;
+        self.left(taken.len());
         self.bytes = self.waiting.iter().map(|append| append.batch.len()).sum();
         taken
     }
@@ -135,6 +148,7 @@ struct Formed {
     publish: Option<Outgoing>,
     load: bool,
     raise: bool,
+    look: bool,
 }
 
 impl PartitionLog {
@@ -172,6 +186,10 @@ impl PartitionLog {
             let log = self.clone();
             self.shared.tasks.spawn(Box::new(move || log.load_for_queue()));
         }
+        if formed.look {
+            let log = self.clone();
+            self.shared.tasks.spawn(Box::new(move || log.look_for_gap()));
+        }
         if formed.raise {
             let log = self.clone();
             self.shared.tasks.spawn(Box::new(move || log.write_end(true)));
@@ -188,7 +206,7 @@ impl PartitionLog {
     }
 
     fn form(&self, state: &mut State) -> Formed {
-        let mut formed = Formed { settled: Vec::new(), publish: None, load: false, raise: false };
+        let mut formed = Formed { settled: Vec::new(), publish: None, load: false, raise: false, look: false };
         let expired = state.queue.take_expired(self.shared.now());
         formed.settled.extend(expired.into_iter().map(|append| (append, Err(LogError::Store(StoreError::NoAnswer)))));
         match state.phase {
@@ -213,6 +231,15 @@ impl PartitionLog {
         let mut blocked = false;
         while let Some(append) = state.queue.waiting.front() {
             let append = match overlay.check(&append.header) {
+                // What it follows may be stored by another gateway, and not be known here yet.
+                Verdict::Refuse(_) if state.queue.looked == 0 => {
+                    // First goes what can: its ack shows the end as well.
+                    formed.look = members.is_empty() && state.queue.looking.is_none();
+                    if formed.look {
+                        state.queue.looking = Some(state.queue.waiting.len());
+                    }
+                    break;
+                }
                 Verdict::Refuse(code) => {
                     formed.settled.extend(state.queue.pop().map(|append| (append, Err(LogError::Refused(code)))));
                     continue;
@@ -482,6 +509,27 @@ impl PartitionLog {
         self.lock().load_asked = false;
         if let Err(error) = self.view(self.shared.now() + LOAD_MAX) {
             debug!(self.shared.logger, "log not loaded"; "topic" => &self.topic, "partition" => self.key.1, "error" => %error);
+        }
+    }
+
+    /// Reads the end at the leader before a gap is told to a producer: many take that for the end of the world.
+    fn look_for_gap(self: &Arc<Self>) {
+        let known = self.fresh_view(self.shared.now() + LOAD_MAX);
+        if let Err(LogError::Store(StoreError::Busy)) = known {
+            let log = self.clone();
+            return self
+                .shared
+                .tasks
+                .spawn_at(self.shared.now() + UNDECIDED_PAUSE_MIN, Box::new(move || log.look_for_gap()));
+        }
+        {
+            let mut state = self.lock();
+            let looked = state.queue.looking.take().unwrap_or(0);
+            state.queue.looked = if known.is_ok() { looked } else { 0 };
+        }
+        match known {
+            Ok(_) => self.pump(),
+            Err(error) => self.refuse_queue(&error),
         }
     }
 

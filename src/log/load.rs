@@ -133,7 +133,7 @@ impl PartitionLog {
     }
 
     /// Without a tail nothing can be stamped: who waits is told why.
-    fn refuse_queue(&self, error: &LogError) {
+    pub(super) fn refuse_queue(&self, error: &LogError) {
         let waiting = self.lock().queue.take_all();
         for append in waiting {
             append.promise.keep(Err(error.clone()));
