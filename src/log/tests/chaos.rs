@@ -299,6 +299,13 @@ impl History {
                     producer.sequence += sent.records as i32;
                     producer.sent = None;
                 }
+                // What was known of it is purged, and a copy of an older batch, given up by now, came to where its own
+                // newest ones had never been read: it starts anew.
+                Some(Some(Err(LogError::Refused(_)))) if self.harm == Harm::Purge => {
+                    producer.id += 1_000;
+                    producer.sequence = 0;
+                    again.push(index);
+                }
                 Some(Some(Err(LogError::Refused(code)))) => {
                     panic!("{place}: producer {} was refused with {code:?} at {}", producer.id, producer.sequence)
                 }
@@ -353,14 +360,14 @@ impl History {
 
 #[test]
 fn random_histories_lose_and_repeat_nothing() {
-    for seed in 1..=4 {
+    for seed in 1..=30 {
         History::new(seed, Harm::Loss).run(800);
     }
 }
 
 #[test]
 fn random_histories_with_purges_repeat_nothing() {
-    for seed in 1..=4 {
+    for seed in 1..=30 {
         History::new(seed, Harm::Purge).run(800);
     }
 }
