@@ -5,7 +5,7 @@
 //! *undecided* until an ack or a message read there decides; until then the partition publishes nothing else.
 
 use crate::limits::{
-    APPEND_QUEUE_BYTES_MAX, CEILING_STEP_OFFSETS, END_ENTRY_BYTES_MAX, END_ENTRY_MESSAGES_MAX, END_QUIET, END_RETRY,
+    APPEND_QUEUE_BYTES_MAX, CEILING_STEP_OFFSETS, END_ENTRY_BYTES_MAX, END_ENTRY_MESSAGES_MAX, END_QUIET,
     GROUP_BYTES_MAX, LOAD_MAX, STORE_CALL_MAX, UNDECIDED_PAUSE_MAX, UNDECIDED_PAUSE_MIN,
 };
 use crate::log::cache::Chain;
@@ -40,18 +40,16 @@ pub struct Append {
 pub(super) struct Queue {
     waiting: VecDeque<Append>,
     bytes: usize,
-    /// So many, from the front on, were queued before the end was last read at the leader: only they may be refused.
-    confirmed: usize,
-    /// The end is being read for those at the front.
-    confirming: bool,
-    /// Counts what changes the front.
-    changes: u64,
+    /// How many at the front were there when the end was last read at the leader because of a gap.
+    looked: usize,
+    /// The same for the look under way.
+    looking: Option<usize>,
 }
 
 impl Queue {
     pub fn take_all(&mut self) -> Vec<Append> {
         self.bytes = 0;
-        self.front_changes(0);
+        self.left(usize::MAX);
         self.waiting.drain(..).collect()
     }
 
@@ -63,18 +61,18 @@ impl Queue {
     fn pop(&mut self) -> Option<Append> {
         let append = self.waiting.pop_front()?;
         self.bytes -= append.batch.len();
-        self.front_changes(self.confirmed.saturating_sub(1));
+        self.left(1);
         Some(append)
     }
 
-    fn front_changes(&mut self, confirmed: usize) {
-        self.confirmed = confirmed;
-        self.changes += 1;
+    fn left(&mut self, count: usize) {
+        self.looked = self.looked.saturating_sub(count);
+        self.looking = self.looking.map(|looking| looking.saturating_sub(count));
     }
 
     /// Puts a group back to the front, in its order.
     fn put_back(&mut self, group: Vec<Append>) {
-        self.front_changes(0);
+        self.left(usize::MAX);
         for append in group.into_iter().rev() {
             self.bytes += append.batch.len();
             self.waiting.push_front(append);
@@ -118,7 +116,7 @@ impl Queue {
             if leaves(&append) { taken.push(append) } else { waiting.push_back(append) }
         }
         self.waiting = waiting;
-        self.front_changes(0);
+        self.left(taken.len());
         self.bytes = self.waiting.iter().map(|append| append.batch.len()).sum();
         taken
     }
@@ -150,7 +148,7 @@ struct Formed {
     publish: Option<Outgoing>,
     load: bool,
     raise: bool,
-    confirm: bool,
+    look: bool,
 }
 
 impl PartitionLog {
@@ -188,9 +186,9 @@ impl PartitionLog {
             let log = self.clone();
             self.shared.tasks.spawn(Box::new(move || log.load_for_queue()));
         }
-        if formed.confirm {
+        if formed.look {
             let log = self.clone();
-            self.shared.tasks.spawn(Box::new(move || log.confirm_end()));
+            self.shared.tasks.spawn(Box::new(move || log.look_for_gap()));
         }
         if formed.raise {
             let log = self.clone();
@@ -208,7 +206,7 @@ impl PartitionLog {
     }
 
     fn form(&self, state: &mut State) -> Formed {
-        let mut formed = Formed { settled: Vec::new(), publish: None, load: false, raise: false, confirm: false };
+        let mut formed = Formed { settled: Vec::new(), publish: None, load: false, raise: false, look: false };
         let expired = state.queue.take_expired(self.shared.now());
         formed.settled.extend(expired.into_iter().map(|append| (append, Err(LogError::Store(StoreError::NoAnswer)))));
         match state.phase {
@@ -234,10 +232,12 @@ impl PartitionLog {
         let mut blocked = false;
         while let Some(append) = state.queue.waiting.front() {
             let append = match overlay.check(&append.header) {
-                // Our tail may be behind: the batches before this one may have gone through another gateway.
-                Verdict::Refuse(_) if state.queue.confirmed == 0 => {
-                    if members.is_empty() {
-                        formed.confirm = !std::mem::replace(&mut state.queue.confirming, true);
+                // What it follows may be stored by another gateway, and not be known here yet.
+                Verdict::Refuse(_) if state.queue.looked == 0 => {
+                    // First goes what can: its ack shows the end as well.
+                    formed.look = members.is_empty() && state.queue.looking.is_none();
+                    if formed.look {
+                        state.queue.looking = Some(state.queue.waiting.len());
                     }
                     break;
                 }
@@ -513,28 +513,24 @@ impl PartitionLog {
         }
     }
 
-    /// Reads the end at the leader, so that what is queued now may be refused.
-    fn confirm_end(self: &Arc<Self>) {
-        let (waiting, changes) = {
-            let state = self.lock();
-            (state.queue.waiting.len(), state.queue.changes)
-        };
-        let deadline = self.shared.now() + LOAD_MAX;
-        let read = self.with_tail(deadline, |loan| loan.catch_up(deadline));
+    /// Reads the end at the leader before a gap is told to a producer: many take that for the end of the world.
+    fn look_for_gap(self: &Arc<Self>) {
+        let known = self.fresh_view(self.shared.now() + LOAD_MAX);
+        if let Err(LogError::Store(StoreError::Busy)) = known {
+            let log = self.clone();
+            return self
+                .shared
+                .tasks
+                .spawn_at(self.shared.now() + UNDECIDED_PAUSE_MIN, Box::new(move || log.look_for_gap()));
+        }
         {
             let mut state = self.lock();
-            state.queue.confirming = false;
-            if read.is_ok() && state.queue.changes == changes {
-                state.queue.confirmed = waiting;
-            }
+            let looked = state.queue.looking.take().unwrap_or(0);
+            state.queue.looked = if known.is_ok() { looked } else { 0 };
         }
-        match read {
-            Ok(()) => self.pump(),
-            Err(error) => {
-                debug!(self.shared.logger, "end not confirmed"; "topic" => &self.topic, "error" => %error);
-                let log = self.clone();
-                self.shared.tasks.spawn_at(self.shared.now() + END_RETRY, Box::new(move || log.pump()));
-            }
+        match known {
+            Ok(_) => self.pump(),
+            Err(error) => self.refuse_queue(&error),
         }
     }
 

@@ -133,7 +133,7 @@ impl PartitionLog {
     }
 
     /// Without a tail nothing can be stamped: who waits is told why.
-    fn refuse_queue(&self, error: &LogError) {
+    pub(super) fn refuse_queue(&self, error: &LogError) {
         let waiting = self.lock().queue.take_all();
         for append in waiting {
             append.promise.keep(Err(error.clone()));
@@ -241,8 +241,8 @@ impl Loan {
     /// Takes in a message that counts.
     pub fn learn(&mut self, counted: &Counted) {
         let chain = &counted.chain;
-        if counted.summary.base_offset > self.tail.next_offset {
-            self.tail.producers.missed_some();
+        if counted.after_gap {
+            self.tail.producers.loosen();
         }
         for (header, _) in walk(&chain.payload).flatten() {
             self.tail.producers.learn(&header);
@@ -332,7 +332,7 @@ impl Loan {
             Ok(ack) => {
                 self.tail.last = ack.sequence;
                 self.tail.next_offset = target;
-                self.tail.producers.missed_some();
+                self.tail.producers.loosen();
                 Ok(())
             }
             // Someone else wrote: what stands there now is read by the next load.

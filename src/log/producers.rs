@@ -29,8 +29,8 @@ pub struct ProducerState {
     pub batches: VecDeque<StoredBatch>,
     /// The newest batch's last offset: orders producers by age.
     pub last_offset: i64,
-    /// Messages after the newest batch are gone, unread: its producer may be further ahead.
-    pub maybe_ahead: bool,
+    /// Later batches may have come and gone unread: any sequence ahead is taken.
+    pub loose: bool,
 }
 
 /// What the check of a batch found.
@@ -58,7 +58,7 @@ impl Producers {
             epoch: header.producer_epoch,
             batches: VecDeque::new(),
             last_offset: 0,
-            maybe_ahead: false,
+            loose: false,
         });
         push(state, header);
         if self.states.len() > PRODUCERS_PER_PARTITION_MAX {
@@ -66,9 +66,9 @@ impl Producers {
         }
     }
 
-    /// Messages are gone that were never read: each producer may be further ahead than is remembered.
-    pub fn missed_some(&mut self) {
-        self.states.values_mut().for_each(|state| state.maybe_ahead = true);
+    /// Messages are gone that nobody here has read: what is known of each producer may not be its newest.
+    pub fn loosen(&mut self) {
+        self.states.values_mut().for_each(|state| state.loose = true);
     }
 
     /// Drops the older half, by last offset: rare, and cheap over many calls.
@@ -80,7 +80,7 @@ impl Producers {
         self.states.retain(|_, state| state.last_offset >= median);
     }
 
-    /// The newest `most` states as JSON: `[id, epoch, last_offset, [[first, last, base, time], …], maybe_ahead]` each.
+    /// The newest `most` states as JSON: `[id, epoch, last_offset, [[first, last, base, time], …], loose]` each.
     pub fn snapshot(&self, most: usize) -> Value {
         let mut newest: Vec<_> = self.states.iter().collect();
         newest.sort_by_key(|(_, state)| std::cmp::Reverse(state.last_offset));
@@ -90,7 +90,7 @@ impl Producers {
                 .iter()
                 .map(|b| json!([b.first_sequence, b.last_sequence, b.base_offset, b.append_time_ms]))
                 .collect();
-            json!([id, state.epoch, state.last_offset, batches, state.maybe_ahead])
+            json!([id, state.epoch, state.last_offset, batches, state.loose])
         });
         Value::Array(rows.collect())
     }
@@ -116,7 +116,7 @@ fn restore_row(row: &Value) -> Option<(i64, ProducerState)> {
         epoch: int(row.get(1))?.try_into().ok()?,
         batches: batches.collect(),
         last_offset: int(row.get(2))?,
-        maybe_ahead: row.get(4).and_then(Value::as_bool).unwrap_or(false),
+        loose: row.get(4).and_then(Value::as_bool).unwrap_or(false),
     };
     Some((int(row.get(0))?, state))
 }
@@ -136,7 +136,7 @@ fn push(state: &mut ProducerState, header: &BatchHeader) {
         append_time_ms: if header.is_append_time() { header.max_timestamp } else { -1 },
     });
     state.last_offset = header.last_offset();
-    state.maybe_ahead = false;
+    state.loose = false;
 }
 
 /// Producer states as they will be when the group being stamped is stored.
@@ -168,7 +168,7 @@ impl<'a> Overlay<'a> {
         if header.producer_epoch > state.epoch {
             return match header.base_sequence {
                 0 => Verdict::Append,
-                _ if state.maybe_ahead => Verdict::Append,
+                _ if state.loose => Verdict::Append,
                 _ => Verdict::Refuse(ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER),
             };
         }
@@ -178,10 +178,11 @@ impl<'a> Overlay<'a> {
             return Verdict::Duplicate(*stored);
         }
         match state.batches.back() {
-            Some(newest) if state.maybe_ahead && is_ahead(header.base_sequence, newest.last_sequence) => {
-                Verdict::Append
+            Some(newest) if !state.loose && header.base_sequence != following(newest.last_sequence) => {
+                Verdict::Refuse(ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER)
             }
-            Some(newest) if header.base_sequence != following(newest.last_sequence) => {
+            // An old repeat is none the less a repeat.
+            Some(newest) if !is_ahead(header.base_sequence, newest.last_sequence) => {
                 Verdict::Refuse(ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER)
             }
             _ => Verdict::Append,
@@ -197,7 +198,7 @@ impl<'a> Overlay<'a> {
             epoch: header.producer_epoch,
             batches: VecDeque::new(),
             last_offset: 0,
-            maybe_ahead: false,
+            loose: false,
         });
         push(self.changed.entry(header.producer_id).or_insert(state), header);
     }
@@ -208,11 +209,10 @@ fn following(sequence: i32) -> i32 {
     if sequence == i32::MAX { 0 } else { sequence + 1 }
 }
 
-/// Whether `sequence` comes after `other`, less than half of all sequences away.
-fn is_ahead(sequence: i32, other: i32) -> bool {
-    const HALF: i32 = i32::MAX / 2;
-    let distance = sequence.wrapping_sub(other) & i32::MAX;
-    (1..=HALF).contains(&distance)
+/// Whether `sequence` comes after `last`, by less than half of the circle.
+fn is_ahead(sequence: i32, last: i32) -> bool {
+    let distance = sequence.wrapping_sub(following(last)) & i32::MAX;
+    distance < i32::MAX / 2
 }
 
 #[cfg(test)]
@@ -274,20 +274,22 @@ mod tests {
     }
 
     #[test]
-    fn after_messages_were_missed_a_producer_may_be_ahead_but_not_behind() {
+    fn where_messages_are_gone_unread_a_producer_may_be_ahead_but_not_behind() {
         let mut producers = Producers::default();
-        (0..6).for_each(|i| producers.learn(&batch(0, i * 10, 10, i64::from(i))));
-        producers.missed_some();
-        let restored = Producers::restore(&producers.snapshot(10));
-        assert_eq!(restored, producers);
+        producers.learn(&batch(0, 10, 10, 100));
+        producers.loosen();
+        let mut producers = Producers::restore(&producers.snapshot(10));
         let gap = Verdict::Refuse(ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER);
-        assert_eq!(verdict(&producers, 0, 90, 10), Verdict::Append);
-        assert_eq!(verdict(&producers, 1, 90, 10), Verdict::Append);
-        assert_eq!(verdict(&producers, 0, 0, 10), gap);
-        assert!(matches!(verdict(&producers, 0, 50, 10), Verdict::Duplicate(_)));
-        producers.learn(&batch(0, 90, 10, 9));
-        assert_eq!(verdict(&producers, 0, 110, 10), gap);
-        assert!(is_ahead(0, i32::MAX) && !is_ahead(i32::MAX, 0));
+        assert!(matches!(verdict(&producers, 0, 10, 10), Verdict::Duplicate(_)));
+        assert_eq!(
+            [0, 15, 20, 500].map(|first| verdict(&producers, 0, first, 5)),
+            [gap, gap, Verdict::Append, Verdict::Append]
+        );
+        producers.learn(&batch(0, 500, 5, 900));
+        assert_eq!([505, 506].map(|first| verdict(&producers, 0, first, 5)), [Verdict::Append, gap]);
+        producers.learn(&batch(0, i32::MAX - 4, 5, 1_000));
+        producers.loosen();
+        assert_eq!(verdict(&producers, 0, 3, 5), Verdict::Append);
     }
 
     #[test]

@@ -155,7 +155,7 @@ impl PartitionLog {
         let mut chains: Vec<Chain> = Vec::new();
         let mut end = (from.offset, Sequence::default());
         let mut next = first;
-        while let Some(Counted { sequence, mut chain, summary }) = next {
+        while let Some(Counted { sequence, mut chain, summary, .. }) = next {
             if !chains.is_empty() && summary.base_offset != end.0 {
                 break;
             }

@@ -23,6 +23,8 @@ pub struct Counted {
     pub sequence: Sequence,
     pub chain: Chain,
     pub summary: ChainSummary,
+    /// Messages are missing between the one before it and it: what they held is not known.
+    pub after_gap: bool,
 }
 
 /// Reads a stream forward from a boundary, giving the messages that count.
@@ -99,8 +101,8 @@ impl<'a> Scan<'a> {
             self.missing |= message.sequence != self.at.sequence;
             self.at.sequence = message.sequence.next();
             if let Some(counted) = self.judge(message) {
-                self.missing = false;
-                return Some(counted);
+                let after_gap = std::mem::take(&mut self.missing);
+                return Some(Counted { after_gap, ..counted });
             }
         }
         None
@@ -128,7 +130,7 @@ impl<'a> Scan<'a> {
         }
         let chain = Chain { from: self.at.offset, next: summary.next_offset, payload: message.payload };
         self.at.offset = summary.next_offset;
-        Some(Counted { sequence: message.sequence, chain, summary })
+        Some(Counted { sequence: message.sequence, chain, summary, after_gap: false })
     }
 
     fn read_on(&mut self, deadline: Instant) -> StoreResult<bool> {

@@ -164,3 +164,19 @@ fn a_queue_asks_for_one_load() {
         assert_eq!(gateway.settle(pending).expect("stored").base_offset, offset as i64);
     }
 }
+
+#[test]
+fn a_producer_that_comes_from_another_gateway_is_not_told_of_a_gap() {
+    let world = World::new();
+    let (stale, other) = (world.gateway(), world.gateway());
+    assert_eq!(stale.append(idempotent(7, 0, 2)), Ok(0));
+    world.store.drop_core_messages(true);
+    assert_eq!(other.append(idempotent(7, 2, 2)), Ok(2));
+    // Nothing has told of it, but what follows it comes here.
+    assert_eq!(stale.append(idempotent(7, 4, 2)), Ok(4));
+    let gap = Err(LogError::Refused(ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER));
+    assert_eq!(stale.append(idempotent(7, 9, 1)), gap);
+    // While the store is away nobody can know.
+    world.store.set_outage(Some(crate::store::memory::Outage::Unavailable));
+    assert_eq!(stale.append(idempotent(7, 9, 1)), Err(LogError::Store(StoreError::Unavailable)));
+}

@@ -82,6 +82,11 @@ impl MemoryStore {
         self.lock().faults.queued.len()
     }
 
+    /// Forgets the faults that were asked for and have not befallen a publish.
+    pub fn clear_faults(&self) {
+        self.lock().faults.queued.clear();
+    }
+
     /// All calls fail until this is called with `None`. Publishes during an outage are not stored.
     pub fn set_outage(&self, outage: Option<Outage>) {
         self.lock().faults.outage = outage;
