@@ -18,6 +18,9 @@ pub const CEILING_STEP_OFFSETS: i64 = 1 << 20;
 /// back may begin at any sequence, as in Kafka after `producer.id.expiration.ms`).
 pub const PRODUCERS_PER_PARTITION_MAX: usize = 10_000;
 
+/// New producers of one partition whose refused batches are awaited.
+pub const SENT_BACK_PRODUCERS_MAX: usize = 1_000;
+
 /// Producer states in the snapshot beside a partition's end entry: a value of about 200 KB at most.
 pub const PRODUCERS_PER_SNAPSHOT_MAX: usize = 1_000;
 

@@ -12,8 +12,10 @@ use crate::log::cache::Chain;
 use crate::log::end::NewestTime;
 use crate::log::partition::{PartitionLog, Phase, State};
 use crate::log::producers::{Overlay, Verdict};
+use crate::log::sent_back::SentBack;
 use crate::log::{Appended, LogError, Outgoing};
 use crate::promise::Promise;
+use crate::protocol::error_code::ErrorCode;
 use crate::records::batch::{BatchHeader, stamp};
 use crate::store::{From, Pick, PubAck, Sequence, StoreError, StoreResult};
 use bytes::Bytes;
@@ -161,6 +163,7 @@ impl PartitionLog {
             } else if append.batch.len() + MESSAGE_HEADER_BYTES > self.shared.max_payload() {
                 Some((append, LogError::TooLarge))
             } else if state.queue.bytes + append.batch.len() > APPEND_QUEUE_BYTES_MAX.max(append.batch.len()) {
+                state.sent_back.note([&append]);
                 Some((append, LogError::Store(StoreError::Busy)))
             } else {
                 state.queue.push(append);
@@ -208,6 +211,7 @@ impl PartitionLog {
     fn form(&self, state: &mut State) -> Formed {
         let mut formed = Formed { settled: Vec::new(), publish: None, load: false, raise: false, look: false };
         let expired = state.queue.take_expired(self.shared.now());
+        state.sent_back.note(&expired);
         formed.settled.extend(expired.into_iter().map(|append| (append, Err(LogError::Store(StoreError::NoAnswer)))));
         match state.phase {
             Phase::Cold => {
@@ -231,7 +235,7 @@ impl PartitionLog {
         let mut overlay = Overlay::new(&state.tail.producers);
         let mut blocked = false;
         while let Some(append) = state.queue.waiting.front() {
-            let append = match overlay.check(&append.header) {
+            let append = match verdict(&state.sent_back, &overlay, &append.header) {
                 // What it follows may be stored by another gateway, and not be known here yet.
                 Verdict::Refuse(_) if state.queue.looked == 0 => {
                     // First goes what can: its ack shows the end as well.
@@ -276,6 +280,7 @@ impl PartitionLog {
             stamp(&mut payload[start..], next, 0);
             let stamped = BatchHeader { base_offset: next, leader_epoch: 0, ..append.header };
             overlay.add(&stamped);
+            state.sent_back.came(&stamped);
             next = stamped.next_offset();
             let append_time_ms = if stamped.is_append_time() { stamped.max_timestamp } else { -1 };
             members.push(Member {
@@ -364,6 +369,7 @@ impl PartitionLog {
             self.set_phase(&mut state, Phase::Idle);
             let mut refused = originals(flight);
             refused.extend(state.queue.take_of(&refused));
+            state.sent_back.note(&refused);
             drop(state);
             debug!(self.shared.logger, "publish refused"; "topic" => &self.topic, "partition" => self.key.1, "error" => %error);
             for append in refused {
@@ -480,6 +486,7 @@ impl PartitionLog {
             let mut state = self.lock();
             if may_be_stored {
                 unknown.extend(state.queue.take_of(&unknown));
+                state.sent_back.note(&unknown);
             } else {
                 state.queue.put_back(std::mem::take(&mut unknown));
             }
@@ -551,6 +558,16 @@ impl PartitionLog {
             }
         };
         self.shared.tasks.spawn_at(at, Box::new(look));
+    }
+}
+
+/// Checks a batch, also against what its producer was told to send again.
+fn verdict(sent_back: &SentBack, overlay: &Overlay, header: &BatchHeader) -> Verdict {
+    match overlay.check(header) {
+        Verdict::Append if !overlay.knows(header.producer_id) && sent_back.awaits_earlier(header) => {
+            Verdict::Refuse(ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER)
+        }
+        verdict => verdict,
     }
 }
 

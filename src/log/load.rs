@@ -134,7 +134,12 @@ impl PartitionLog {
 
     /// Without a tail nothing can be stamped: who waits is told why.
     pub(super) fn refuse_queue(&self, error: &LogError) {
-        let waiting = self.lock().queue.take_all();
+        let waiting = {
+            let mut state = self.lock();
+            let waiting = state.queue.take_all();
+            state.sent_back.note(&waiting);
+            waiting
+        };
         for append in waiting {
             append.promise.keep(Err(error.clone()));
         }

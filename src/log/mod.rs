@@ -10,6 +10,7 @@ mod partition;
 mod producers;
 mod read;
 mod scan;
+mod sent_back;
 mod ticks;
 mod time;
 mod turn;

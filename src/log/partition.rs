@@ -8,6 +8,7 @@ use crate::log::end::NewestTime;
 use crate::log::index::{Boundary, Index};
 use crate::log::producers::Producers;
 use crate::log::scan::Scan;
+use crate::log::sent_back::SentBack;
 use crate::log::{LogError, Shared};
 use crate::records::batch::walk;
 use crate::store::{Sequence, StoreError};
@@ -42,6 +43,7 @@ pub(super) struct State {
     pub tail: Tail,
     pub view: View,
     pub queue: Queue,
+    pub sent_back: SentBack,
     pub index: Index,
     pub end: EndBook,
     /// The tick epoch in which the end was last known to be exact.
@@ -112,6 +114,7 @@ impl PartitionLog {
             tail: Tail::default(),
             view: View::default(),
             queue: Queue::default(),
+            sent_back: SentBack::default(),
             index: Index::default(),
             end: EndBook::default(),
             certain_epoch: None,

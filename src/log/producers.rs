@@ -154,6 +154,10 @@ impl<'a> Overlay<'a> {
         self.changed.get(&producer_id).or_else(|| self.stored.states.get(&producer_id))
     }
 
+    pub fn knows(&self, producer_id: i64) -> bool {
+        self.state(producer_id).is_some()
+    }
+
     /// Checks a batch as Kafka's ProducerAppendInfo does.
     pub fn check(&self, header: &BatchHeader) -> Verdict {
         if !header.has_producer() {
@@ -210,7 +214,7 @@ fn following(sequence: i32) -> i32 {
 }
 
 /// Whether `sequence` comes after `last`, by less than half of the circle.
-fn is_ahead(sequence: i32, last: i32) -> bool {
+pub(super) fn is_ahead(sequence: i32, last: i32) -> bool {
     let distance = sequence.wrapping_sub(following(last)) & i32::MAX;
     distance < i32::MAX / 2
 }

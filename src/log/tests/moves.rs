@@ -68,3 +68,20 @@ fn nothing_is_given_out_beyond_the_watermark() {
     let last = read.records.iter().flat_map(|records| walk(records).flatten()).map(|(header, _)| header.next_offset());
     assert_eq!(last.max(), Some(read.view.high_watermark));
 }
+
+#[test]
+fn b049_a_new_producers_later_batch_is_not_taken_before_the_refused_ones() {
+    let world = World::new();
+    let gateway = world.gateway();
+    world.store.set_outage(Some(crate::store::memory::Outage::Unavailable));
+    let refused = [0, 1, 2].map(|sequence| gateway.begin(idempotent(9, sequence, 1)));
+    for pending in &refused {
+        assert_eq!(gateway.settle(pending), Err(LogError::Store(StoreError::Unavailable)));
+    }
+    world.store.set_outage(None);
+    assert_eq!(gateway.append(idempotent(9, 3, 1)), Err(GAP));
+    assert_eq!(gateway.append(idempotent(8, 3, 1)), Ok(0), "nothing is known of another producer");
+    for sequence in 0..4 {
+        assert_eq!(gateway.append(idempotent(9, sequence, 1)), Ok(1 + i64::from(sequence)));
+    }
+}

@@ -1,0 +1,48 @@
+//! What new producers were told to send again.
+//!
+//! Of a producer that the log does not know any first sequence is taken, as in Kafka. But where the first batches of a
+//! pipeline were just refused with an error that clients retry, the one behind them must not be taken for a beginning:
+//! they would come again and be a gap.
+
+use crate::limits::SENT_BACK_PRODUCERS_MAX;
+use crate::log::append::Append;
+use crate::log::producers::is_ahead;
+use crate::records::batch::BatchHeader;
+use std::collections::HashMap;
+
+/// Per producer: its epoch and the first sequence that it has to send again.
+#[derive(Default)]
+pub(super) struct SentBack {
+    awaited: HashMap<i64, (i16, i32)>,
+}
+
+impl SentBack {
+    /// Takes note of batches that are refused and will be sent again.
+    pub fn note<'a>(&mut self, refused: impl IntoIterator<Item = &'a Append>) {
+        for header in refused.into_iter().map(|append| &append.header).filter(|header| header.has_producer()) {
+            if self.awaited.len() >= SENT_BACK_PRODUCERS_MAX {
+                // Rather forget than grow: what is lost is only the guess about a producer that nothing is known of.
+                self.awaited.clear();
+            }
+            let news = (header.producer_epoch, header.base_sequence);
+            let awaited = self.awaited.entry(header.producer_id).or_insert(news);
+            if news.0 > awaited.0 || (news.0 == awaited.0 && is_ahead(awaited.1, news.1)) {
+                *awaited = news;
+            }
+        }
+    }
+
+    /// Whether an earlier batch of this one's producer has to come first.
+    pub fn awaits_earlier(&self, header: &BatchHeader) -> bool {
+        self.awaited
+            .get(&header.producer_id)
+            .is_some_and(|(epoch, first)| *epoch == header.producer_epoch && is_ahead(header.base_sequence, *first))
+    }
+
+    /// The batch goes into the log: from here on the log itself knows its producer.
+    pub fn came(&mut self, header: &BatchHeader) {
+        if !self.awaited.is_empty() {
+            self.awaited.remove(&header.producer_id);
+        }
+    }
+}
