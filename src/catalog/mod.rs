@@ -431,10 +431,10 @@ impl Catalog {
             return Ok(None);
         };
         let mut parts = Parts::from([(0, zero)]);
-        if let Standing::Whole(known) = self.assemble(&parts) {
-            if !known.legacy {
-                return Ok(Some(Standing::Whole(known)));
-            }
+        if let Standing::Whole(known) = self.assemble(&parts)
+            && !known.legacy
+        {
+            return Ok(Some(Standing::Whole(known)));
         }
         for info in self.store.stream_list(&names::topic_subjects(name), deadline)? {
             if let Some(found) = streams::read(&info).filter(|found| found.topic == name && found.partition > 0) {

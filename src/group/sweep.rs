@@ -206,12 +206,10 @@ impl Groups {
 
     /// Removes an idle group, which is marked busy; whoever came meanwhile finds no group.
     pub(super) fn remove_group(&self, cell: &Arc<Cell>, with_commits: bool) -> ErrorCode {
-        if with_commits {
-            if let Err(error) = self.delete_commits(&cell.group) {
-                warn!(self.logger, "commits cannot be removed"; "group" => &cell.group, "error" => %error);
-                self.fail(cell, ErrorCode::COORDINATOR_NOT_AVAILABLE);
-                return ErrorCode::COORDINATOR_NOT_AVAILABLE;
-            }
+        if with_commits && let Err(error) = self.delete_commits(&cell.group) {
+            warn!(self.logger, "commits cannot be removed"; "group" => &cell.group, "error" => %error);
+            self.fail(cell, ErrorCode::COORDINATOR_NOT_AVAILABLE);
+            return ErrorCode::COORDINATOR_NOT_AVAILABLE;
         }
         let revision = match &cell.lock().phase {
             Phase::Ready(ready) => ready.revision,

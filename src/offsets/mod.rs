@@ -191,13 +191,14 @@ impl Offsets {
         };
         for at in uncertain {
             let entry = self.store.kv_get(BUCKET, &value::key(&offsets.group, &at), deadline)?;
-            if let Some(cell) = offsets.lock().cells.get_mut(&at) {
-                if !cell.in_flight && cell.revision <= entry.revision {
-                    // Under the old revision the lost write may still come.
-                    cell.certain = cell.revision < entry.revision;
-                    cell.slot = value::decode(entry.value.as_ref(), entry.stored_ms);
-                    cell.revision = entry.revision;
-                }
+            if let Some(cell) = offsets.lock().cells.get_mut(&at)
+                && !cell.in_flight
+                && cell.revision <= entry.revision
+            {
+                // Under the old revision the lost write may still come.
+                cell.certain = cell.revision < entry.revision;
+                cell.slot = value::decode(entry.value.as_ref(), entry.stored_ms);
+                cell.revision = entry.revision;
             }
         }
         Ok(())

@@ -49,12 +49,12 @@ pub fn parse(block: &[u8]) -> Vec<(String, String)> {
     let Some(lines) = lines(block) else { return Vec::new() };
     let mut headers: Vec<(String, String)> = Vec::new();
     for line in lines {
-        if line.starts_with([' ', '\t']) {
-            if let Some((_, value)) = headers.last_mut() {
-                value.push(' ');
-                value.push_str(line.trim());
-                continue;
-            }
+        if line.starts_with([' ', '\t'])
+            && let Some((_, value)) = headers.last_mut()
+        {
+            value.push(' ');
+            value.push_str(line.trim());
+            continue;
         }
         match line.split_once(':') {
             Some((name, value)) => headers.push((name.trim().to_owned(), value.trim().to_owned())),

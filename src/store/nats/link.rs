@@ -295,10 +295,10 @@ impl Writer {
                 if epoch != self.shared.pending.epoch() || Instant::now() > deadline {
                     return;
                 }
-                if self.publish(&request, token).is_err() {
-                    if let Some(sink) = token.and_then(|token| self.shared.pending.remove(token)) {
-                        end_safely(sink, Err(Lost::Disconnected));
-                    }
+                if self.publish(&request, token).is_err()
+                    && let Some(sink) = token.and_then(|token| self.shared.pending.remove(token))
+                {
+                    end_safely(sink, Err(Lost::Disconnected));
                 }
             }
             Job::Subscribe { subject, handler, established } => {

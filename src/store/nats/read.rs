@@ -444,10 +444,10 @@ impl Poisoned {
             return false;
         }
         self.order.push_back(found);
-        if self.order.len() > POISONED_MAX {
-            if let Some(oldest) = self.order.pop_front() {
-                self.set.remove(&oldest);
-            }
+        if self.order.len() > POISONED_MAX
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.set.remove(&oldest);
         }
         true
     }
