@@ -50,6 +50,7 @@ impl PartitionLog {
         }
         let mut read = Read { records: Vec::new(), bytes: 0, view };
         let mut at = offset;
+        let mut empty = None;
         while at < view.high_watermark {
             let cached = self.shared.cache.get(self.key, at);
             let chains = match cached {
@@ -63,7 +64,7 @@ impl PartitionLog {
                 },
             };
             for chain in &chains {
-                let whole = read.take(chain, at..view.high_watermark, bytes_max, oversized);
+                let whole = read.take(chain, at..view.high_watermark, bytes_max, oversized, &mut empty);
                 at = chain.next;
                 if !whole {
                     at = view.high_watermark;
@@ -73,6 +74,10 @@ impl PartitionLog {
             if chains.is_empty() {
                 break;
             }
+        }
+        if let (true, true, Some(batch)) = (read.records.is_empty(), oversized, empty) {
+            read.bytes = batch.len();
+            read.records.push(batch);
         }
         read.view = self.view(deadline)?;
         Ok(read)
@@ -172,8 +177,16 @@ impl PartitionLog {
 
 impl Read {
     /// Takes what fits of a chain and lies within `span`; whether all of it was taken. A store may give more than the
-    /// watermark accounts for: what another gateway appended.
-    fn take(&mut self, chain: &Chain, span: Range<i64>, bytes_max: usize, oversized: bool) -> bool {
+    /// watermark accounts for: what another gateway appended. Some clients stumble over a batch without records: one that
+    /// begins a chain is left to `empty`, for the reader to whom nothing else can show where the log ends.
+    fn take(
+        &mut self,
+        chain: &Chain,
+        span: Range<i64>,
+        bytes_max: usize,
+        oversized: bool,
+        empty: &mut Option<Bytes>,
+    ) -> bool {
         let mut start = 0;
         let mut taken = 0..0;
         let mut whole = true;
@@ -183,7 +196,9 @@ impl Read {
                 whole = false;
                 break;
             }
-            if header.last_offset() >= span.start {
+            if header.last_offset() >= span.start && header.record_count == 0 && taken.is_empty() {
+                *empty = Some(chain.payload.slice(start..end));
+            } else if header.last_offset() >= span.start {
                 let longer = if taken.is_empty() { start..end } else { taken.start..end };
                 let first = self.bytes == 0 && taken.is_empty();
                 if self.bytes + longer.len() > bytes_max && !(first && oversized) {

@@ -180,3 +180,22 @@ fn a_producer_that_comes_from_another_gateway_is_not_told_of_a_gap() {
     world.store.set_outage(Some(crate::store::memory::Outage::Unavailable));
     assert_eq!(stale.append(idempotent(7, 9, 1)), Err(LogError::Store(StoreError::Unavailable)));
 }
+
+#[test]
+fn the_batch_without_records_that_marks_a_jump_is_shown_only_where_nothing_follows() {
+    let world = World::new();
+    let old = world.gateway();
+    append_all(&old, 2);
+    // The last message goes alone: the log keeps its first ten offsets and jumps.
+    world.store.message_delete(STREAM, world.last(), Instant::now()).expect("there");
+    let gateway = world.gateway();
+    let end = gateway.end();
+    assert!(end >= 20);
+    assert_eq!(gateway.read(0, 1_000), Ok(vec![(0, 10)]));
+    assert_eq!(gateway.read(10, 1), Ok(vec![(end - 1, end)]));
+    assert_eq!(gateway.append(batch(1)), Ok(end));
+    for reader in [&gateway, &world.gateway()] {
+        assert_eq!(reader.read(10, 1), Ok(vec![(end, end + 1)]));
+        assert_eq!(reader.consume(0, 1_000), vec![(0, 10), (end, end + 1)]);
+    }
+}
