@@ -144,7 +144,7 @@ impl Producer {
         while self.idempotent && run.producer_id < 0 && !course.stopping() {
             run.ask_for_an_id();
         }
-        while !(course.stopping() && run.pending.is_empty()) && !course.given_up() {
+        while !(course.given_up() || course.stopping() && run.pending.is_empty()) {
             run.fill();
             if !run.round() {
                 run.line.back_off();
