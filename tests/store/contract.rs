@@ -181,7 +181,7 @@ fn holes_are_stepped_over(store: &dyn Store) {
         send(store, "contract-holes", n.to_string());
     }
     store.stream_purge("contract-holes", Some(Sequence(5)), soon()).expect("the head goes");
-    let kept = |n: u64| n >= 5 && n % 7 != 0 && !(40..150).contains(&n);
+    let kept = |n: u64| n >= 5 && !n.is_multiple_of(7) && !(40..150).contains(&n);
     for n in (5..=200).filter(|n| !kept(*n)) {
         store.message_delete("contract-holes", Sequence(n), soon()).expect("it is deleted");
     }
