@@ -3,12 +3,16 @@
 use crate::harness::process::Process;
 use crate::harness::{Folder, JetStream, Version, eventually, free_port, tool};
 use crate::proxy::Proxy;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// What a cluster of three may need on a busy machine until it has leaders.
 const READY: Duration = Duration::from_secs(60);
+
+/// How long a new cluster may take to know its members, and how often it is started anew if it does not.
+const FORMING: Duration = Duration::from_secs(20);
+const FORMING_ATTEMPTS: u32 = 3;
 
 pub struct Servers {
     nodes: Vec<Node>,
@@ -47,8 +51,39 @@ impl Servers {
         };
         let nodes = ports.iter().enumerate().map(node).collect();
         let mut servers = Servers { nodes, version };
-        servers.revive();
-        servers
+        for attempt in 1..=FORMING_ATTEMPTS {
+            servers.revive();
+            match servers.formed() {
+                Ok(()) => return servers,
+                Err(why) => eprintln!("attempt {attempt}: no three servers for one stream: {why}"),
+            }
+            servers.kill_all();
+        }
+        panic!(
+            "the cluster does not form; {}",
+            servers.nodes.iter().map(|node| node.folder.path().display().to_string()).collect::<Vec<_>>().join(", ")
+        );
+    }
+
+    /// A cluster that answers may still not know its members: it has formed when a stream gets a place on all of them.
+    fn formed(&self) -> Result<(), String> {
+        if self.nodes.len() == 1 {
+            return Ok(());
+        }
+        let deadline = Instant::now() + FORMING;
+        let probe =
+            json!({ "name": "probe", "subjects": ["probe"], "num_replicas": self.nodes.len(), "max_bytes": 1 << 28 });
+        loop {
+            let mut jetstream = self.jetstream();
+            match jetstream.try_api("STREAM.CREATE.probe", &probe) {
+                Ok(_) => {
+                    let _ = jetstream.try_api("STREAM.DELETE.probe", &Value::Null);
+                    return Ok(());
+                }
+                Err(error) if Instant::now() >= deadline => return Err(error.to_string()),
+                Err(_) => std::thread::sleep(Duration::from_millis(200)),
+            }
+        }
     }
 
     pub fn count(&self) -> usize {
