@@ -199,10 +199,7 @@ impl Catalog {
         let first = if inherited { Sequence(made.state.last.0.saturating_add(first.0)) } else { first };
         self.persist(limit, |call| self.store.stream_purge(&made.name, Some(first), call))?;
         let moved = self.persist(limit, |call| self.store.stream_info(&made.name, call))?.state;
-        match moved.messages == 0 && moved.last.next() >= first {
-            true => Ok(()),
-            false => Err(StoreError::NoAnswer),
-        }
+        if moved.messages == 0 && moved.last.next() >= first { Ok(()) } else { Err(StoreError::NoAnswer) }
     }
 
     /// Takes in what was made, after one more look: streams that took long may have been taken for left behind.

@@ -16,10 +16,10 @@ use crate::clock::Now;
 use crate::handlers::partitions::{self, Named};
 use crate::handlers::{Context, Outcome, Parked};
 use crate::limits::{FETCH_BYTES_MAX, FETCH_READ_MAX, FETCH_READ_MIN};
-use crate::log::{LogError, PartitionLog, Read};
+use crate::log::{LogError, PartitionLog, Read, View};
 use crate::protocol::error_code::ErrorCode;
 use crate::protocol::messages::fetch::{
-    FetchPartition, FetchRequest, FetchResponse, FetchableTopicResponse, LeaderIdAndEpoch, PartitionData,
+    FetchPartition, FetchRequest, FetchResponse, FetchableTopicResponse, PartitionData,
 };
 use crate::wake::WatchKey;
 use crate::wire::Uuid;
@@ -144,19 +144,14 @@ impl Fetching {
             Err((_, LogError::Store(_))) if asked.log.as_ref().is_ok_and(|log| log.known_view().is_some()) => {
                 // The store is slow or away: there may be data, but not yet. Clients ask again.
                 let view = asked.log.as_ref().ok().and_then(|log| log.known_view()).unwrap_or_default();
-                row.high_watermark = view.high_watermark;
-                row.last_stable_offset = view.high_watermark;
-                row.log_start_offset = view.log_start;
+                tell_bounds(&mut row, view);
             }
             Err((code, error)) => {
                 round.failed = true;
                 row.error_code = code.code();
                 if let LogError::OutOfRange(view) = error {
-                    row.high_watermark = view.high_watermark;
-                    row.last_stable_offset = view.high_watermark;
-                    row.log_start_offset = view.log_start;
+                    tell_bounds(&mut row, view);
                 }
-                row.current_leader = LeaderIdAndEpoch::default();
             }
         }
         row
@@ -171,12 +166,17 @@ impl Fetching {
     }
 
     fn fill(&self, row: &mut PartitionData, read: Read, round: &mut Round) {
-        row.high_watermark = read.view.high_watermark;
-        row.last_stable_offset = read.view.high_watermark;
-        row.log_start_offset = read.view.log_start;
+        tell_bounds(row, read.view);
         round.bytes += read.bytes;
         row.records = Some(joined(read));
     }
+}
+
+/// Nothing is transactional: all below the watermark is stable.
+fn tell_bounds(row: &mut PartitionData, view: View) {
+    row.high_watermark = view.high_watermark;
+    row.last_stable_offset = view.high_watermark;
+    row.log_start_offset = view.log_start;
 }
 
 fn joined(read: Read) -> Bytes {

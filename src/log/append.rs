@@ -350,7 +350,8 @@ impl PartitionLog {
         }
     }
 
-    /// An attempt failed. Either the message is certainly not stored, or its slot is undecided.
+    /// An attempt failed. Either the store refused it, or its slot is undecided. Nothing breaks if what was refused is stored
+    /// after all: the next publish under that guard finds it.
     fn doubt(self: &Arc<Self>, error: StoreError) {
         let mut state = self.lock();
         let Some(mut flight) = take_flight(&mut state) else {
@@ -372,9 +373,7 @@ impl PartitionLog {
             state.sent_back.note(&refused);
             drop(state);
             debug!(self.shared.logger, "publish refused"; "topic" => &self.topic, "partition" => self.key.1, "error" => %error);
-            for append in refused {
-                append.promise.keep(Err(LogError::Store(error.clone())));
-            }
+            refuse_all(refused, &LogError::Store(error));
             if look_for_stream {
                 self.look_for_stream();
             }
@@ -496,9 +495,7 @@ impl PartitionLog {
             warn!(self.shared.logger, "the outcome of an append cannot be known: what was stored is gone";
                 "topic" => &self.topic, "partition" => self.key.1);
         }
-        for append in unknown {
-            append.promise.keep(Err(LogError::Store(StoreError::NoAnswer)));
-        }
+        refuse_all(unknown, &LogError::Store(StoreError::NoAnswer));
         self.pump();
     }
 
@@ -507,9 +504,7 @@ impl PartitionLog {
             let mut state = self.lock();
             self.set_phase(&mut state, Phase::Cold);
         }
-        for member in flight.members {
-            member.append.promise.keep(Err(error.clone()));
-        }
+        refuse_all(originals(flight), &error);
     }
 
     /// Loads the log because batches wait for it; if that fails they are told.
@@ -578,6 +573,13 @@ fn take_flight(state: &mut State) -> Option<Flight> {
             state.phase = other;
             None
         }
+    }
+}
+
+/// Tells everyone who waits for these why they are not stored.
+pub(super) fn refuse_all(appends: Vec<Append>, error: &LogError) {
+    for append in appends {
+        append.promise.keep(Err(error.clone()));
     }
 }
 

@@ -60,14 +60,8 @@ impl PartitionLog {
         let behind = (std::mem::take(&mut state.end.messages), std::mem::take(&mut state.end.bytes));
         // A batch of very many (compressed) records must fit below the ceiling too, or it would wait for ever.
         let step = if raise { CEILING_STEP_OFFSETS + state.queue.next_offsets() } else { 0 };
-        let entry = EndEntry {
-            sequence: state.tail.last,
-            next_offset: state.tail.next_offset,
-            ceiling: state.end.ceiling.max(state.tail.next_offset + step),
-            log_start: state.view.log_start,
-            newest_time: state.tail.newest_time,
-            producers: state.tail.producers.clone(),
-        };
+        let ceiling = state.end.ceiling.max(state.tail.next_offset + step);
+        let entry = state.tail.end_entry(ceiling, state.view.log_start);
         Some((entry, behind))
     }
 }

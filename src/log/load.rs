@@ -1,6 +1,7 @@
 //! Learning from the store: the tail is taken out for that long, loaded if it is not known, and caught up.
 
 use crate::limits::{CEILING_STEP_OFFSETS, LOAD_MAX, STORE_CALL_MAX, TAIL_HELD_MAX};
+use crate::log::append::refuse_all;
 use crate::log::end::{self, EndEntry, NewestTime};
 use crate::log::index::Boundary;
 use crate::log::partition::{PartitionLog, Phase, State, Tail};
@@ -140,9 +141,7 @@ impl PartitionLog {
             state.sent_back.note(&waiting);
             waiting
         };
-        for append in waiting {
-            append.promise.keep(Err(error.clone()));
-        }
+        refuse_all(waiting, error);
     }
 }
 
@@ -288,7 +287,7 @@ impl Loan {
             Err(error) => {
                 if self.tail.last > anchor && anchored && self.tail.created == info.created {
                     // The next load begins where this one came to.
-                    let reached = self.end_entry(known.ceiling, known.log_start);
+                    let reached = self.tail.end_entry(known.ceiling, known.log_start);
                     let by = deadline.max(log.shared.now() + INCARNATION_CHECK_MAX);
                     let _ = end::write(self.store(), &end_key, &reached, by);
                 }
@@ -301,7 +300,7 @@ impl Loan {
             self.jump(&info, &known, deadline)?;
         }
         self.caught_up = true;
-        let mut entry = self.end_entry(known.ceiling, known.log_start);
+        let mut entry = self.tail.end_entry(known.ceiling, known.log_start);
         if known.ceiling < self.tail.next_offset + CEILING_STEP_OFFSETS / 2 {
             entry.ceiling = self.tail.next_offset + CEILING_STEP_OFFSETS;
         }
@@ -342,18 +341,6 @@ impl Loan {
             }
             // Someone else wrote: what stands there now is read by the next load.
             Err(error) => Err(log.lost(error)),
-        }
-    }
-
-    /// The entry that would be exact now.
-    pub fn end_entry(&self, ceiling: i64, log_start: i64) -> EndEntry {
-        EndEntry {
-            sequence: self.tail.last,
-            next_offset: self.tail.next_offset,
-            ceiling,
-            log_start,
-            newest_time: self.tail.newest_time,
-            producers: self.tail.producers.clone(),
         }
     }
 

@@ -2,9 +2,9 @@
 
 use crate::catalog::PartitionPlace;
 use crate::limits::STORE_CALL_MAX;
-use crate::log::append::{Flight, Queue};
+use crate::log::append::{Flight, Queue, refuse_all};
 use crate::log::cache::{Chain, PartitionKey};
-use crate::log::end::NewestTime;
+use crate::log::end::{EndEntry, NewestTime};
 use crate::log::index::{Boundary, Index};
 use crate::log::producers::Producers;
 use crate::log::scan::Scan;
@@ -102,6 +102,20 @@ pub(super) struct EndBook {
     pub bytes: u64,
     pub last_append: Option<Instant>,
     pub timer_set: bool,
+}
+
+impl Tail {
+    /// The end entry that is exact at this tail.
+    pub fn end_entry(&self, ceiling: i64, log_start: i64) -> EndEntry {
+        EndEntry {
+            sequence: self.last,
+            next_offset: self.next_offset,
+            ceiling,
+            log_start,
+            newest_time: self.newest_time,
+            producers: self.producers.clone(),
+        }
+    }
 }
 
 impl PartitionLog {
@@ -235,9 +249,7 @@ impl PartitionLog {
             state.gone = true;
             state.queue.take_all()
         };
-        for append in waiting {
-            append.promise.keep(Err(LogError::Gone));
-        }
+        refuse_all(waiting, &LogError::Gone);
         self.shared.cache.forget(self.key);
         self.notify();
     }
