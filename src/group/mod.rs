@@ -17,7 +17,7 @@ mod subscription;
 mod sweep;
 mod view;
 
-pub use ownership::{Alone, Leases, OwnerId};
+pub use ownership::{Alone, Leases, OwnerId, Standing};
 pub use view::{Described, DescribedMember, Listed};
 
 use crate::clock::Clock;

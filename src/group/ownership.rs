@@ -12,16 +12,42 @@ impl OwnerId {
     }
 }
 
-/// Which gateway processes are alive. A group is only taken from one that is not.
+/// What is known of a gateway process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    Live,
+    /// Its lease has run out or was given back: what it owned may be taken.
+    Gone,
+    /// The leases could not be read lately. Not a reason to take anything.
+    Unknown,
+}
+
+/// Which gateway processes are alive. Answered from memory. A group is only taken from one that is gone, and only while
+/// our own lease stands.
 pub trait Leases: Send + Sync {
-    fn is_live(&self, process: &str) -> bool;
+    fn standing(&self, process: &str) -> Standing;
+
+    /// Whether our own lease stands. Otherwise others may already take what is ours: we serve no group.
+    fn holds(&self) -> bool;
+
+    /// The live process that should take a group without an owner, the same from every gateway's view of the same
+    /// leases. Only a hint; `None` while nobody is known.
+    fn preferred(&self, group: &str) -> Option<String>;
 }
 
 /// The view of a gateway that shares its store with no other: whoever else is recorded is a former self.
 pub struct Alone(pub OwnerId);
 
 impl Leases for Alone {
-    fn is_live(&self, process: &str) -> bool {
-        process == self.0.0
+    fn standing(&self, process: &str) -> Standing {
+        if process == self.0.0 { Standing::Live } else { Standing::Gone }
+    }
+
+    fn holds(&self) -> bool {
+        true
+    }
+
+    fn preferred(&self, _group: &str) -> Option<String> {
+        Some(self.0.0.clone())
     }
 }

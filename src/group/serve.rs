@@ -4,7 +4,7 @@ use super::cell::{Busy, Cell, CommitRequest, Inner, Phase, Ready, ReplyTo, Reque
 use super::event::{Event, Reply, Token};
 use super::record::{self, Label, Owner};
 use super::state::Group;
-use super::{BUCKET, Groups};
+use super::{BUCKET, Groups, Standing};
 use crate::clock::Now;
 use crate::limits::{GROUP_QUEUE_MAX, STORE_CALL_MAX};
 use crate::offsets::StillOwned;
@@ -105,7 +105,7 @@ impl Groups {
             };
             let epoch = owner.as_ref().map_or(0, |owner| owner.epoch);
             let is_other = owner.as_ref().is_some_and(|owner| owner.gateway != self.owner.0);
-            if is_other && owner.is_some_and(|owner| self.leases.is_live(&owner.gateway)) {
+            if is_other && owner.is_some_and(|owner| self.leases.standing(&owner.gateway) != Standing::Gone) {
                 return Err(ErrorCode::NOT_COORDINATOR);
             }
             if is_other {

@@ -9,7 +9,7 @@ use super::cell::{Cell, Phase, Request};
 use super::event::Event;
 use super::record::{self, Label};
 use super::state::{Group, State};
-use super::{BUCKET, Groups};
+use super::{BUCKET, Groups, Standing};
 use crate::clock::Now;
 use crate::limits::STORE_CALL_MAX;
 use crate::offsets::{Committed, Slot};
@@ -83,7 +83,7 @@ impl Groups {
                 continue;
             }
             let owner = label.owner.filter(|owner| owner.gateway != self.owner.0);
-            if owner.is_some_and(|owner| self.leases.is_live(&owner.gateway)) {
+            if owner.is_some_and(|owner| self.leases.standing(&owner.gateway) != Standing::Gone) {
                 continue;
             }
             if stored.state != State::Empty {

@@ -3,7 +3,7 @@
 use crate::clock::{Clock, ManualClock};
 use crate::config::GroupConfig;
 use crate::group::event::{Join, JoinReply, LeaveReply, Leaving, Protocol, Sender, Sync, SyncReply, Token};
-use crate::group::{Groups, Leases, OwnerId, Setup, fresh_member_id};
+use crate::group::{Groups, Leases, OwnerId, Setup, Standing, fresh_member_id};
 use crate::offsets::{Committed, Offsets, Outcome, Slot, TopicPartition};
 use crate::promise::{Pending, promise, promises};
 use crate::protocol::error_code::ErrorCode;
@@ -126,8 +126,17 @@ impl Tasks for Workers {
 pub struct Living(pub Mutex<HashSet<String>>);
 
 impl Leases for Living {
-    fn is_live(&self, process: &str) -> bool {
-        self.0.lock().expect("no holder panics").contains(process)
+    fn standing(&self, process: &str) -> Standing {
+        let is_live = self.0.lock().expect("no holder panics").contains(process);
+        if is_live { Standing::Live } else { Standing::Gone }
+    }
+
+    fn holds(&self) -> bool {
+        true
+    }
+
+    fn preferred(&self, _group: &str) -> Option<String> {
+        None
     }
 }
 
