@@ -5,10 +5,10 @@ CARGO ?= cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint bench torture tools
+.PHONY: help run test lint bench torture tools examples
 
 help: ## This list.
-	@awk -F':.*## ' '/^[a-z]+:.*## / { printf "make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run: ## Builds the gateway and runs it on localhost:9092 with a store of its own in ./data (more flags: ARGS="--port 9192").
 	@nats_server=$$($(PYTHON) tools/nats_server.py) && \
@@ -28,6 +28,10 @@ bench: tools ## Throughput against a bare publisher, latency beside idle connect
 
 torture: tools ## Faults from a seed, for minutes, and a judge (SEED=1 MINUTES=10 CONFIG=r3-newest-2: servers, version, gateways).
 	SEED=$(SEED) MINUTES=$(or $(MINUTES),10) CONFIG=$(CONFIG) FAULTS=$(FAULTS) $(CARGO) test --locked --test torture nothing_acknowledged -- --nocapture
+
+examples: tools ## Runs the examples in every language and compares with their document (Node, Go, JDK 17 with Maven are needed).
+	npm install --silent --no-package-lock --prefix examples/clients/node
+	EXAMPLES="Rust Python Node Go Java Looking" $(CARGO) test --locked --test it examples::
 
 tools: ## Fetches what the tests drive into .tools/: nats-server twice, Python Kafka clients.
 	@$(PYTHON) tools/nats_server.py --pinned

@@ -6,10 +6,11 @@ use super::header::RequestHeader;
 use super::messages;
 use super::messages::api_versions::{ApiVersion, ApiVersionsRequest, ApiVersionsResponse};
 use crate::wire::Wire;
+use std::fmt::Debug;
 use std::ops::RangeInclusive;
 
 /// A request or a response of an API.
-pub trait Message: Wire {
+pub trait Message: Wire + Debug {
     const KEY: ApiKey;
 }
 

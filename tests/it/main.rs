@@ -3,6 +3,7 @@
 mod clients;
 mod crashes;
 mod embedded;
+mod examples;
 mod foreign;
 mod groups;
 #[allow(dead_code, reason = "shared with the torture tests and the bench, each of which uses a part")]
