@@ -24,7 +24,8 @@ pub struct Config {
     /// What clients are told: never a wildcard address.
     pub advertised_host: String,
     pub advertised_port: u16,
-    pub node_id: i32,
+    /// The broker id that clients see; `None`: given out, and kept for the advertised address.
+    pub node_id: Option<i32>,
     /// JetStream replicas of new streams and buckets: 1, 3 or 5.
     pub replicas: u32,
     pub retention: Limit,
@@ -100,7 +101,7 @@ impl Default for Config {
             admin_port: 9093,
             advertised_host: "localhost".to_owned(),
             advertised_port: 9092,
-            node_id: 1,
+            node_id: None,
             replicas: 1,
             retention: Limit::At(168 * 3600 * 1000),
             retention_bytes: Limit::At(256 * 1024 * 1024),
@@ -154,7 +155,9 @@ impl Config {
             return Err(format!("--admin-port {0}: --port is {0} too, choose another", args.port));
         }
         expect(matches!(args.replicas, 1 | 3 | 5), "--replicas", args.replicas, "JetStream has 1, 3 or 5")?;
-        expect(args.node_id >= 0, "--node-id", args.node_id, "0 or more is needed")?;
+        if let Some(id) = args.node_id {
+            expect(id >= 0, "--node-id", id, "0 or more is needed")?;
+        }
         expect(args.default_partitions >= 1, "--default-partitions", args.default_partitions, "at least 1 is needed")?;
         expect(args.max_connections >= 1, "--max-connections", args.max_connections, "at least 1 is needed")?;
         let workers = args.workers.unwrap_or_else(default_workers);

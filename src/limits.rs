@@ -162,3 +162,27 @@ pub const GROUP_QUEUE_MAX: usize = 10_000;
 
 /// Ids of one group that were given out and not come back with. Each lives for a session timeout at most.
 pub const PENDING_MEMBERS_MAX: usize = 2_000;
+
+/// A gateway renews its lease this often, and stops believing in it this long after it sent the last renewal that was
+/// acknowledged: two renewals may fail. Others give it up after the TTL, counted from when they saw it renewed; the second between
+/// is for threads that wait for a processor and clocks that differ in speed.
+pub const LEASE_EVERY: Duration = Duration::from_secs(1);
+pub const LEASE_FENCE: Duration = Duration::from_secs(3);
+pub const LEASE_TTL: Duration = Duration::from_secs(4);
+
+/// When the server removes a lease. It only tidies up: long enough that a server's clock may jump by some seconds without
+/// hiding a live gateway from one that just started.
+pub const LEASE_KEPT: Duration = Duration::from_secs(10);
+
+/// One question about leases; what is lost is asked again while the lease stands.
+pub const LEASE_CALL_MAX: Duration = Duration::from_secs(1);
+
+/// Pause after a renewal that failed, and the least time between two rounds that news ask for.
+pub const LEASE_RETRY: Duration = Duration::from_millis(200);
+pub const LEASE_ROUNDS_APART: Duration = Duration::from_millis(20);
+
+/// A listing of the leases older than this says nothing about who is alive.
+pub const LEASE_VIEW_MAX: Duration = Duration::from_secs(3);
+
+/// Processes without a lease about which is being asked: owners of groups at their takeover.
+pub const LEASE_QUESTIONS_MAX: usize = 10_000;

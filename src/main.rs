@@ -16,7 +16,7 @@ use hanzo_kafka::store::nats::{NatsError, NatsOptions, NatsStore};
 use hanzo_kafka::wake::Wakeups;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use slog::{Logger, info, warn};
+use slog::{Logger, debug, info, warn};
 use std::error::Error;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -25,6 +25,9 @@ use std::time::{Duration, Instant};
 
 /// How long a stop may take: below the 30 s that container platforms give.
 const STOP_MAX: Duration = Duration::from_secs(10);
+
+/// How long a stop waits for the store to take the lease back: it runs out by itself.
+const RELEASE_MAX: Duration = Duration::from_secs(1);
 
 /// How often the store is asked whether it is there, until it is.
 const READY_CHECK: Duration = Duration::from_millis(10);
@@ -60,16 +63,18 @@ fn run(mut config: Config, logger: &Logger) -> Result<(), Box<dyn Error>> {
     let config = Arc::new(config);
     let (nats, embedded) = start_store(&config, logger)?;
     let store_address = nats.address().to_owned();
-    let store: Arc<dyn Store> = Arc::new(Gate::new(nats, store_calls_max(&config)));
+    let store: Arc<dyn Store> = Arc::new(Gate::new(nats.clone(), store_calls_max(&config)));
     let basis = Basis {
         config: config.clone(),
         store: store.clone(),
+        direct: nats,
         wakeups: wakeups.clone(),
         tasks: pool.clone(),
         clock: clock.clone(),
         logger: logger.clone(),
     };
     let services = Services { store, store_address, gateway: gateway::build(basis), embedded };
+    gateway::keep_lease(&services.gateway)?;
     let admin = Admin::start(&config.admin_host, config.admin_port, services.store.clone())?;
     let parts = Parts {
         pool: pool.clone(),
@@ -133,7 +138,11 @@ struct Services {
 impl Services {
     /// Writes down what is to be kept, then ends an embedded nats-server. Comes after the last reply.
     fn stop(self) {
-        self.gateway.services().logs.write_ends();
+        let services = self.gateway.services();
+        services.logs.write_ends();
+        if let Err(error) = services.cluster.lease().release(Instant::now() + RELEASE_MAX) {
+            debug!(services.logger, "the lease is left to run out"; "error" => %error);
+        }
         if let Some(embedded) = self.embedded {
             embedded.stop();
         }

@@ -76,9 +76,9 @@ pub(super) struct Args {
     )]
     pub admin_port: u16,
 
-    /// The broker id that clients see
-    #[structopt(long, value_name = "ID", env = "HANZO_KAFKA_NODE_ID", default_value = "1", hide_env_values = true, parse(try_from_str = number))]
-    pub node_id: i32,
+    /// The broker id that clients see [default: given out once for each advertised address]
+    #[structopt(long, value_name = "ID", env = "HANZO_KAFKA_NODE_ID", hide_env_values = true, parse(try_from_str = number))]
+    pub node_id: Option<i32>,
 
     /// JetStream replicas of new topics: 1, 3 or 5
     #[structopt(long, value_name = "N", env = "HANZO_KAFKA_REPLICAS", default_value = "1", hide_env_values = true, parse(try_from_str = number))]
