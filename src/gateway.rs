@@ -86,7 +86,9 @@ pub fn build(basis: Basis) -> Arc<Gateway> {
 pub fn keep_lease(gateway: &Gateway) -> std::io::Result<()> {
     let lease = gateway.services().cluster.lease().clone();
     let (kick, kicks) = bounded(1);
-    lease.start(Box::new(move || drop(kick.try_send(()))));
+    lease.start(Box::new(move || {
+        let _ = kick.try_send(());
+    }));
     let keep = move || {
         while let Some(next) = lease.round() {
             std::thread::sleep(LEASE_ROUNDS_APART);

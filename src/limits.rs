@@ -75,6 +75,11 @@ pub const TICK_SILENCE_MAX: Duration = Duration::from_secs(3);
 /// A gateway that does not hear its own heartbeat yet sends the next one after this.
 pub const TICK_DEAF_RETRY: Duration = Duration::from_millis(100);
 
+/// When ticks were missed, whoever waits on a partition looks at its end once: so many partitions at once, the next so much
+/// later. A thousand are through in a fifth of a second, and the store answers them beside its other work.
+pub const DOUBTED_AT_ONCE: usize = 100;
+pub const DOUBTED_APART: Duration = Duration::from_millis(20);
+
 /// The least time a Produce waits for its commit, whatever its timeout says: Kafka with one replica does not wait at all.
 pub const PRODUCE_WAIT_MIN: Duration = Duration::from_secs(1);
 

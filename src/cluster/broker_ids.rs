@@ -50,7 +50,7 @@ fn rows(value: &Value) -> Option<Vec<Row>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clock::ManualClock;
+    use crate::clock::{Clock, ManualClock};
     use crate::store::memory::{MemoryStore, PublishFault};
     use std::collections::HashSet;
     use std::sync::Arc;
@@ -101,11 +101,11 @@ mod tests {
     #[test]
     fn addresses_that_do_not_come_back_are_forgotten_at_last() {
         let (stored, _, clock) = stored();
-        for n in 0..=ADDRESSES_MAX {
-            clock.advance(Duration::from_secs(1));
-            claim(&stored, &format!("pod-{n}:9092"), None).expect("the memory answers");
-        }
-        assert_eq!(claim(&stored, "one-more:9092", None), Ok(1), "the id of the first is free again");
-        assert_eq!(claim(&stored, "pod-1000:9092", None), Ok(1001));
+        let now_ms = clock.now().wall_ms;
+        let rows: Vec<Row> = (1..=1000).map(|n| (n, format!("pod-{n}:9092"), now_ms - 1000 + i64::from(n))).collect();
+        stored.change(KEY, |_| Ok(Some(json!({ "brokers": rows })))).expect("the memory answers");
+        assert_eq!(claim(&stored, "new:9092", None), Ok(1001));
+        assert_eq!(claim(&stored, "newer:9092", None), Ok(1), "the id of the first is free again");
+        assert_eq!(claim(&stored, "pod-1000:9092", None), Ok(1000));
     }
 }

@@ -61,7 +61,8 @@ pub fn handle(cx: &Context, request: MetadataRequest) -> Outcome {
             let may_create = request.allow_auto_topic_creation && cx.services.config.auto_create;
             let mut seen = HashSet::new();
             let topics = topics.iter().filter(|topic| seen.insert((topic.topic_id, &topic.name)));
-            response.topics = topics.map(|topic| asked_row(cx, &brokers, topic, may_create.then_some(deadline))).collect();
+            response.topics =
+                topics.map(|topic| asked_row(cx, &brokers, topic, may_create.then_some(deadline))).collect();
         }
     }
     if request.include_topic_authorized_operations {
