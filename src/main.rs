@@ -75,6 +75,11 @@ fn run(mut config: Config, logger: &Logger) -> Result<(), Box<dyn Error>> {
     };
     let services = Services { store, store_address, gateway: gateway::build(basis), embedded };
     gateway::keep_lease(&services.gateway)?;
+    let lease = services.gateway.services().cluster.lease().clone();
+    if services.store.info().connected {
+        // Clients of a gateway that was just restarted should find their broker again at once.
+        wait_until(Instant::now() + READY_PATIENCE, || lease.holds());
+    }
     let admin = Admin::start(&config.admin_host, config.admin_port, services.store.clone())?;
     let parts = Parts {
         pool: pool.clone(),
@@ -86,7 +91,7 @@ fn run(mut config: Config, logger: &Logger) -> Result<(), Box<dyn Error>> {
     };
     let server = Server::start(Settings::from(&*config), parts)?;
 
-    if wait_ready(&*services.store, &signals) {
+    if wait_ready(&signals, || services.store.info().connected && lease.holds()) {
         println!(
             "hanzo-kafka is ready: Kafka on {}:{}, admin on http://{}, JetStream at {}",
             config.advertised_host,
@@ -157,7 +162,7 @@ fn start_store(config: &Config, logger: &Logger) -> Result<(Arc<NatsStore>, Opti
         Some(embedded) => vec![embedded.url()],
         None => config.pubsub_urls.clone(),
     };
-    let options = NatsOptions { urls, credentials: config.credentials.clone(), name: "hanzo-kafka".to_owned() };
+    let options = NatsOptions { urls, login: config.nats_login.clone(), name: "hanzo-kafka".to_owned() };
     let nats = NatsStore::connect(options, logger.clone())?;
     match nats.wait_ready(Instant::now() + READY_PATIENCE) {
         Err(error @ NatsError::TooOld { .. }) => return Err(error.into()),
@@ -172,15 +177,21 @@ fn store_calls_max(config: &Config) -> usize {
     (config.workers / 2).max(1)
 }
 
-/// Waits until the store answers; `false` if the process is to stop before.
-fn wait_ready(store: &dyn Store, signals: &Receiver<()>) -> bool {
-    while !store.info().connected {
+/// Waits until the store answers and others know of us; `false` if the process is to stop before.
+fn wait_ready(signals: &Receiver<()>, is_ready: impl Fn() -> bool) -> bool {
+    while !is_ready() {
         match signals.recv_timeout(READY_CHECK) {
             Err(RecvTimeoutError::Timeout) => {}
             Ok(()) | Err(RecvTimeoutError::Disconnected) => return false,
         }
     }
     true
+}
+
+fn wait_until(deadline: Instant, is_so: impl Fn() -> bool) {
+    while !is_so() && Instant::now() < deadline {
+        thread::sleep(READY_CHECK);
+    }
 }
 
 /// Gives the first SIGINT or SIGTERM; the second ends the process at once.

@@ -28,7 +28,7 @@ fn soon() -> Instant {
 }
 
 fn connect(server: &Server) -> Arc<NatsStore> {
-    let options = NatsOptions { urls: vec![server.url()], credentials: None, name: "test".to_owned() };
+    let options = NatsOptions { urls: vec![server.url()], login: Default::default(), name: "test".to_owned() };
     let store = NatsStore::connect(options, logger()).expect("the options are good");
     store.wait_ready(soon()).expect("the server runs");
     store
@@ -70,7 +70,7 @@ fn new(name: &str, partitions: usize) -> NewTopic {
 
 fn streams(store: &dyn Store) -> Vec<String> {
     let mut names: Vec<_> =
-        store.stream_list("kafka.>", soon()).expect("it answers").into_iter().map(|info| info.name).collect();
+        store.stream_list("kafka.>", soon()).expect("it answers").streams.into_iter().map(|info| info.name).collect();
     names.sort();
     names
 }

@@ -22,9 +22,31 @@ pub(super) struct Args {
     #[structopt(long, value_name = "URL", env = "HANZO_KAFKA_PUBSUB_URL", hide_env_values = true)]
     pub pubsub_url: Option<String>,
 
-    /// NATS credentials file (.creds)
-    #[structopt(long, value_name = "FILE", env = "HANZO_KAFKA_CREDENTIALS", hide_env_values = true)]
-    pub credentials: Option<PathBuf>,
+    /// Logs in to NATS with a credentials file (.creds)
+    #[structopt(
+        long,
+        value_name = "FILE",
+        env = "HANZO_KAFKA_NATS_CREDS",
+        hide_env_values = true,
+        alias = "credentials"
+    )]
+    pub nats_creds: Option<PathBuf>,
+
+    /// Logs in to NATS with the nkey whose seed is in this file
+    #[structopt(long, value_name = "FILE", env = "HANZO_KAFKA_NATS_NKEY", hide_env_values = true)]
+    pub nats_nkey: Option<PathBuf>,
+
+    /// Logs in to NATS as this user, with the password in --nats-password-file or HANZO_KAFKA_NATS_PASSWORD
+    #[structopt(long, value_name = "NAME", env = "HANZO_KAFKA_NATS_USER", hide_env_values = true)]
+    pub nats_user: Option<String>,
+
+    /// The file with the password of --nats-user
+    #[structopt(long, value_name = "FILE", env = "HANZO_KAFKA_NATS_PASSWORD_FILE", hide_env_values = true)]
+    pub nats_password_file: Option<PathBuf>,
+
+    /// Logs in to NATS with the token in this file [or in the variable HANZO_KAFKA_NATS_TOKEN]
+    #[structopt(long, value_name = "FILE", env = "HANZO_KAFKA_NATS_TOKEN_FILE", hide_env_values = true)]
+    pub nats_token_file: Option<PathBuf>,
 
     /// Runs a nats-server of its own, with its data below --data-dir [env: HANZO_KAFKA_EMBEDDED=true]
     #[structopt(long)]

@@ -49,7 +49,11 @@ pub fn handle(cx: &Context, request: MetadataRequest) -> Outcome {
     }
     match asked(version, &request) {
         None => match cx.services.catalog.topics() {
-            Ok(topics) => response.topics = topics.iter().map(|topic| row(&brokers, topic)).collect(),
+            Ok(topics) => {
+                let silent = cx.services.catalog.silent_topics().into_iter();
+                let refused = silent.map(|name| refusal(Some(name), Uuid::ZERO, ErrorCode::LEADER_NOT_AVAILABLE));
+                response.topics = topics.iter().map(|topic| row(&brokers, topic)).chain(refused).collect();
+            }
             Err(error) if version >= 13 => response.error_code = for_admin(&error).code(),
             Err(error) => {
                 info!(cx.services.logger, "closed: the topics cannot be listed"; "peer" => %cx.client_host, "error" => %error);

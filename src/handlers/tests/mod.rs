@@ -93,7 +93,7 @@ impl Rig {
     }
 
     fn streams(&self) -> usize {
-        self.store.stream_list("kafka.>", self.clock.now().mono).expect("the memory answers").len()
+        self.store.stream_list("kafka.>", self.clock.now().mono).expect("the memory answers").streams.len()
     }
 }
 
