@@ -4,6 +4,7 @@ mod clients;
 mod crashes;
 mod embedded;
 mod foreign;
+mod gateways;
 mod groups;
 #[allow(dead_code, reason = "shared with the torture tests and the bench, each of which uses a part")]
 mod harness;
