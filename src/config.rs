@@ -24,7 +24,8 @@ pub struct Config {
     /// What clients are told: never a wildcard address.
     pub advertised_host: String,
     pub advertised_port: u16,
-    pub node_id: i32,
+    /// The broker id that clients see; `None`: given out, and kept for the advertised address.
+    pub node_id: Option<i32>,
     /// JetStream replicas of new streams and buckets: 1, 3 or 5.
     pub replicas: u32,
     pub retention: Limit,
@@ -35,7 +36,7 @@ pub struct Config {
     /// Accept a replication factor above what the store can do, instead of answering 38.
     pub accept_any_replication_factor: bool,
     pub embedded: Option<Embedded>,
-    pub credentials: Option<PathBuf>,
+    pub nats_login: NatsLogin,
     pub max_connections: usize,
     /// A connection without a request is closed after this, as Kafka's `connections.max.idle.ms`.
     pub connections_max_idle: Duration,
@@ -57,6 +58,39 @@ pub struct Embedded {
     pub data_dir: PathBuf,
     /// Found on PATH, or where `make` put it, if `None`.
     pub nats_server: Option<PathBuf>,
+}
+
+/// How the gateway logs in to NATS. Files are read at every attempt, so that what they hold may be replaced.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum NatsLogin {
+    /// As the URLs say, if they say anything.
+    #[default]
+    InUrls,
+    /// A `.creds` file.
+    Credentials(PathBuf),
+    /// A file with an nkey's seed.
+    Nkey(PathBuf),
+    Password {
+        user: String,
+        password: Secret,
+    },
+    Token(Secret),
+}
+
+/// Never shown.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Secret {
+    Text(String),
+    File(PathBuf),
+}
+
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Secret::Text(_) => f.write_str("…"),
+            Secret::File(path) => path.fmt(f),
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,7 +134,7 @@ impl Default for Config {
             admin_port: 9093,
             advertised_host: "localhost".to_owned(),
             advertised_port: 9092,
-            node_id: 1,
+            node_id: None,
             replicas: 1,
             retention: Limit::At(168 * 3600 * 1000),
             retention_bytes: Limit::At(256 * 1024 * 1024),
@@ -109,7 +143,7 @@ impl Default for Config {
             auto_create: true,
             accept_any_replication_factor: false,
             embedded: None,
-            credentials: None,
+            nats_login: NatsLogin::default(),
             max_connections: 10_000,
             connections_max_idle: Duration::from_secs(600),
             log_format: LogFormat::Logfmt,
@@ -140,6 +174,7 @@ impl Config {
     fn check(args: Args, variable: impl Fn(&str) -> Option<String>) -> Result<Config, String> {
         let defaults = Config::default();
         let (advertised_host, advertised_port) = advertised(&args)?;
+        let nats_login = nats_login(&args, &variable)?;
         let retention = args.retention.or_else(|| variable("CLOUD_KAFKA_RETENTION"));
         let retention_bytes = args.retention_bytes.or_else(|| variable("CLOUD_KAFKA_RETENTION_BYTES"));
         let embedded = is_on(args.embedded, "HANZO_KAFKA_EMBEDDED", &variable)?;
@@ -154,7 +189,9 @@ impl Config {
             return Err(format!("--admin-port {0}: --port is {0} too, choose another", args.port));
         }
         expect(matches!(args.replicas, 1 | 3 | 5), "--replicas", args.replicas, "JetStream has 1, 3 or 5")?;
-        expect(args.node_id >= 0, "--node-id", args.node_id, "0 or more is needed")?;
+        if let Some(id) = args.node_id {
+            expect(id >= 0, "--node-id", id, "0 or more is needed")?;
+        }
         expect(args.default_partitions >= 1, "--default-partitions", args.default_partitions, "at least 1 is needed")?;
         expect(args.max_connections >= 1, "--max-connections", args.max_connections, "at least 1 is needed")?;
         let workers = args.workers.unwrap_or_else(default_workers);
@@ -187,7 +224,7 @@ impl Config {
                 data_dir: args.data_dir.unwrap_or_else(|| PathBuf::from("./data")),
                 nats_server: args.nats_server,
             }),
-            credentials: args.credentials,
+            nats_login,
             max_connections: args.max_connections,
             connections_max_idle: args.connections_max_idle,
             log_format: args.log_format,
@@ -235,6 +272,42 @@ fn same_place(one: &str, other: &str) -> bool {
 fn nats_urls(text: &str) -> Result<Vec<String>, String> {
     let urls = text.split(',').map(|url| nats_url(url).map_err(|why| format!("--pubsub-url {url}: {why}")));
     urls.collect()
+}
+
+/// The one login that was asked for. Passwords and tokens come from files or the environment: everybody on the machine may
+/// read a command line.
+fn nats_login(args: &Args, variable: &impl Fn(&str) -> Option<String>) -> Result<NatsLogin, String> {
+    let secret = |file: &Option<PathBuf>, name: &str| {
+        let text = variable(name).filter(|text| !text.is_empty()).map(Secret::Text);
+        file.clone().map(Secret::File).or(text)
+    };
+    let credentials = args.nats_creds.clone().or_else(|| variable("HANZO_KAFKA_CREDENTIALS").map(PathBuf::from));
+    let password = secret(&args.nats_password_file, "HANZO_KAFKA_NATS_PASSWORD");
+    let token = secret(&args.nats_token_file, "HANZO_KAFKA_NATS_TOKEN");
+    let user = match (args.nats_user.clone(), password) {
+        (Some(user), Some(password)) => Some(NatsLogin::Password { user, password }),
+        (Some(_), None) => {
+            return Err(
+                "--nats-user needs a password: add --nats-password-file, or set HANZO_KAFKA_NATS_PASSWORD".to_owned()
+            );
+        }
+        (None, Some(_)) => return Err("a NATS password needs a user: add --nats-user".to_owned()),
+        (None, None) => None,
+    };
+    let logins = [
+        credentials.map(NatsLogin::Credentials),
+        args.nats_nkey.clone().map(NatsLogin::Nkey),
+        user,
+        token.map(NatsLogin::Token),
+    ];
+    let mut logins = logins.into_iter().flatten();
+    let login = logins.next().unwrap_or_default();
+    match logins.next() {
+        Some(_) => {
+            Err("NATS takes one login: choose one of --nats-creds, --nats-nkey, --nats-user and a token".to_owned())
+        }
+        None => Ok(login),
+    }
 }
 
 fn or_default(
@@ -331,8 +404,31 @@ mod tests {
         refused("--default-partitions 0", &["--default-partitions 0"]);
         refused("--pubsub-url http://x", &["--pubsub-url http://x", "nats://"]);
         refused("--embedded --pubsub-url nats://x", &["--embedded", "--pubsub-url"]);
+        refused("--nats-user u", &["--nats-user", "--nats-password-file"]);
+        refused("--nats-password-file f", &["--nats-user"]);
+        refused("--nats-creds c --nats-nkey n", &["--nats-creds", "--nats-nkey"]);
         refused("--data-dir /d", &["--data-dir", "--embedded"]);
         refused("--group-min-session-timeout 1h", &["--group-min-session-timeout", "--group-max-session-timeout"]);
+    }
+
+    #[test]
+    fn there_is_one_login_and_its_secret_is_not_shown() {
+        assert_eq!(good("").nats_login, NatsLogin::InUrls);
+        assert_eq!(good("--nats-creds c").nats_login, NatsLogin::Credentials("c".into()));
+        assert_eq!(good("--credentials c").nats_login, NatsLogin::Credentials("c".into()));
+        assert_eq!(good("--nats-nkey n").nats_login, NatsLogin::Nkey("n".into()));
+        let file = Secret::File("p".into());
+        let expected = NatsLogin::Password { user: "u".to_owned(), password: file.clone() };
+        assert_eq!(good("--nats-user u --nats-password-file p").nats_login, expected);
+        assert_eq!(good("--nats-token-file p").nats_login, NatsLogin::Token(file));
+        let config = parse("--nats-user u", &[("HANZO_KAFKA_NATS_PASSWORD", "hidden")]).expect("good values");
+        let shown = format!("{config:?}");
+        assert!(
+            matches!(config.nats_login, NatsLogin::Password { password: Secret::Text(text), .. } if text == "hidden")
+        );
+        assert!(!shown.contains("hidden"), "{shown}");
+        let token = parse("", &[("HANZO_KAFKA_NATS_TOKEN", "t")]).expect("good values").nats_login;
+        assert_eq!(token, NatsLogin::Token(Secret::Text("t".to_owned())));
     }
 
     #[test]

@@ -6,12 +6,13 @@ use crate::cluster::Cluster;
 use crate::config::Config;
 use crate::group::{Alone, Groups, OwnerId, Setup};
 use crate::handlers::{Gateway, Services};
-use crate::limits::STORE_CALL_MAX;
+use crate::limits::{LEASE_ROUNDS_APART, STORE_CALL_MAX};
 use crate::log::{LogParts, Logs};
 use crate::offsets::Offsets;
 use crate::store::Store;
 use crate::tasks::Tasks;
 use crate::wake::Wakeups;
+use crossbeam_channel::bounded;
 use slog::{Logger, debug};
 use std::sync::Arc;
 use std::time::Instant;
@@ -20,6 +21,8 @@ use std::time::Instant;
 pub struct Basis {
     pub config: Arc<Config>,
     pub store: Arc<dyn Store>,
+    /// The same store, past what bounds its calls: the lease must not wait for requests.
+    pub direct: Arc<dyn Store>,
     pub wakeups: Arc<Wakeups>,
     pub tasks: Arc<dyn Tasks>,
     pub clock: Arc<dyn Clock>,
@@ -29,9 +32,9 @@ pub struct Basis {
 /// Builds the domain and begins its timers. Nothing is asked of the store before the first request, so that a store that
 /// is away at start is no error.
 pub fn build(basis: Basis) -> Arc<Gateway> {
-    let Basis { config, store, wakeups, tasks, clock, logger } = basis;
+    let Basis { config, store, direct, wakeups, tasks, clock, logger } = basis;
     let catalog = Catalog::new(store.clone(), CatalogDefaults::of(&config), clock.clone(), logger.clone());
-    let cluster = Arc::new(Cluster::new(store.clone(), &config, clock.clone(), logger.clone()));
+    let cluster = Arc::new(Cluster::new(store.clone(), direct, &config, clock.clone(), logger.clone()));
     let missing = Arc::downgrade(&catalog);
     let logs = Logs::new(LogParts {
         store: store.clone(),
@@ -77,6 +80,22 @@ pub fn build(basis: Basis) -> Arc<Gateway> {
     services.catalog.start(tasks);
     services.groups.start();
     Arc::new(Gateway::new(Arc::new(services)))
+}
+
+/// Renews the lease on a thread of its own, so that no crowd of requests delays it, until it is released.
+pub fn keep_lease(gateway: &Gateway) -> std::io::Result<()> {
+    let lease = gateway.services().cluster.lease().clone();
+    let (kick, kicks) = bounded(1);
+    lease.start(Box::new(move || {
+        let _ = kick.try_send(());
+    }));
+    let keep = move || {
+        while let Some(next) = lease.round() {
+            std::thread::sleep(LEASE_ROUNDS_APART);
+            let _ = kicks.recv_deadline(next);
+        }
+    };
+    std::thread::Builder::new().name("lease".to_owned()).spawn(keep).map(drop)
 }
 
 /// Lets logs and offsets know what becomes of topics.

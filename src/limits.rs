@@ -75,6 +75,11 @@ pub const TICK_SILENCE_MAX: Duration = Duration::from_secs(3);
 /// A gateway that does not hear its own heartbeat yet sends the next one after this.
 pub const TICK_DEAF_RETRY: Duration = Duration::from_millis(100);
 
+/// When ticks were missed, whoever waits on a partition looks at its end once: so many partitions at once, the next so much
+/// later. A thousand are through in a fifth of a second, and the store answers them beside its other work.
+pub const DOUBTED_AT_ONCE: usize = 100;
+pub const DOUBTED_APART: Duration = Duration::from_millis(20);
+
 /// The least time a Produce waits for its commit, whatever its timeout says: Kafka with one replica does not wait at all.
 pub const PRODUCE_WAIT_MIN: Duration = Duration::from_secs(1);
 
@@ -162,3 +167,27 @@ pub const GROUP_QUEUE_MAX: usize = 10_000;
 
 /// Ids of one group that were given out and not come back with. Each lives for a session timeout at most.
 pub const PENDING_MEMBERS_MAX: usize = 2_000;
+
+/// A gateway renews its lease this often, and stops believing in it this long after it sent the last renewal that was
+/// acknowledged: two renewals may fail. Others give it up after the TTL, counted from when they saw it renewed; the second between
+/// is for threads that wait for a processor and clocks that differ in speed.
+pub const LEASE_EVERY: Duration = Duration::from_secs(1);
+pub const LEASE_FENCE: Duration = Duration::from_secs(3);
+pub const LEASE_TTL: Duration = Duration::from_secs(4);
+
+/// When the server removes a lease. It only tidies up: long enough that a server's clock may jump by some seconds without
+/// hiding a live gateway from one that just started.
+pub const LEASE_KEPT: Duration = Duration::from_secs(10);
+
+/// One question about leases; what is lost is asked again while the lease stands.
+pub const LEASE_CALL_MAX: Duration = Duration::from_secs(1);
+
+/// Pause after a renewal that failed, and the least time between two rounds that news ask for.
+pub const LEASE_RETRY: Duration = Duration::from_millis(200);
+pub const LEASE_ROUNDS_APART: Duration = Duration::from_millis(20);
+
+/// A listing of the leases older than this says nothing about who is alive.
+pub const LEASE_VIEW_MAX: Duration = Duration::from_secs(3);
+
+/// Processes without a lease about which is being asked: owners of groups at their takeover.
+pub const LEASE_QUESTIONS_MAX: usize = 10_000;

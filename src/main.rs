@@ -16,7 +16,7 @@ use hanzo_kafka::store::nats::{NatsError, NatsOptions, NatsStore};
 use hanzo_kafka::wake::Wakeups;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use slog::{Logger, info, warn};
+use slog::{Logger, debug, info, warn};
 use std::error::Error;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -25,6 +25,9 @@ use std::time::{Duration, Instant};
 
 /// How long a stop may take: below the 30 s that container platforms give.
 const STOP_MAX: Duration = Duration::from_secs(10);
+
+/// How long a stop waits for the store to take the lease back: it runs out by itself.
+const RELEASE_MAX: Duration = Duration::from_secs(1);
 
 /// How often the store is asked whether it is there, until it is.
 const READY_CHECK: Duration = Duration::from_millis(10);
@@ -60,16 +63,23 @@ fn run(mut config: Config, logger: &Logger) -> Result<(), Box<dyn Error>> {
     let config = Arc::new(config);
     let (nats, embedded) = start_store(&config, logger)?;
     let store_address = nats.address().to_owned();
-    let store: Arc<dyn Store> = Arc::new(Gate::new(nats, store_calls_max(&config)));
+    let store: Arc<dyn Store> = Arc::new(Gate::new(nats.clone(), store_calls_max(&config)));
     let basis = Basis {
         config: config.clone(),
         store: store.clone(),
+        direct: nats,
         wakeups: wakeups.clone(),
         tasks: pool.clone(),
         clock: clock.clone(),
         logger: logger.clone(),
     };
     let services = Services { store, store_address, gateway: gateway::build(basis), embedded };
+    gateway::keep_lease(&services.gateway)?;
+    let lease = services.gateway.services().cluster.lease().clone();
+    if services.store.info().connected {
+        // Clients of a gateway that was just restarted should find their broker again at once.
+        wait_until(Instant::now() + READY_PATIENCE, || lease.holds());
+    }
     let admin = Admin::start(&config.admin_host, config.admin_port, services.store.clone())?;
     let parts = Parts {
         pool: pool.clone(),
@@ -81,7 +91,7 @@ fn run(mut config: Config, logger: &Logger) -> Result<(), Box<dyn Error>> {
     };
     let server = Server::start(Settings::from(&*config), parts)?;
 
-    if wait_ready(&*services.store, &signals) {
+    if wait_ready(&signals, || services.store.info().connected && lease.holds()) {
         println!(
             "hanzo-kafka is ready: Kafka on {}:{}, admin on http://{}, JetStream at {}",
             config.advertised_host,
@@ -133,7 +143,11 @@ struct Services {
 impl Services {
     /// Writes down what is to be kept, then ends an embedded nats-server. Comes after the last reply.
     fn stop(self) {
-        self.gateway.services().logs.write_ends();
+        let services = self.gateway.services();
+        services.logs.write_ends();
+        if let Err(error) = services.cluster.lease().release(Instant::now() + RELEASE_MAX) {
+            debug!(services.logger, "the lease is left to run out"; "error" => %error);
+        }
         if let Some(embedded) = self.embedded {
             embedded.stop();
         }
@@ -148,7 +162,7 @@ fn start_store(config: &Config, logger: &Logger) -> Result<(Arc<NatsStore>, Opti
         Some(embedded) => vec![embedded.url()],
         None => config.pubsub_urls.clone(),
     };
-    let options = NatsOptions { urls, credentials: config.credentials.clone(), name: "hanzo-kafka".to_owned() };
+    let options = NatsOptions { urls, login: config.nats_login.clone(), name: "hanzo-kafka".to_owned() };
     let nats = NatsStore::connect(options, logger.clone())?;
     match nats.wait_ready(Instant::now() + READY_PATIENCE) {
         Err(error @ NatsError::TooOld { .. }) => return Err(error.into()),
@@ -163,15 +177,21 @@ fn store_calls_max(config: &Config) -> usize {
     (config.workers / 2).max(1)
 }
 
-/// Waits until the store answers; `false` if the process is to stop before.
-fn wait_ready(store: &dyn Store, signals: &Receiver<()>) -> bool {
-    while !store.info().connected {
+/// Waits until the store answers and others know of us; `false` if the process is to stop before.
+fn wait_ready(signals: &Receiver<()>, is_ready: impl Fn() -> bool) -> bool {
+    while !is_ready() {
         match signals.recv_timeout(READY_CHECK) {
             Err(RecvTimeoutError::Timeout) => {}
             Ok(()) | Err(RecvTimeoutError::Disconnected) => return false,
         }
     }
     true
+}
+
+fn wait_until(deadline: Instant, is_so: impl Fn() -> bool) {
+    while !is_so() && Instant::now() < deadline {
+        thread::sleep(READY_CHECK);
+    }
 }
 
 /// Gives the first SIGINT or SIGTERM; the second ends the process at once.

@@ -72,6 +72,11 @@ impl Wakeups {
         }
     }
 
+    /// Whether somebody waits on `key`.
+    pub fn is_awaited(&self, key: &WatchKey) -> bool {
+        self.waiters.lock().expect("no holder panics").contains_key(key)
+    }
+
     /// How many registrations stand; for tests and metrics.
     pub fn registered(&self) -> usize {
         self.waiters.lock().expect("no holder panics").values().map(Vec::len).sum()

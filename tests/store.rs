@@ -25,7 +25,7 @@ fn logger() -> slog::Logger {
 }
 
 fn connect(server: &Server) -> Arc<NatsStore> {
-    let options = NatsOptions { urls: vec![server.url()], credentials: None, name: "test".to_owned() };
+    let options = NatsOptions { urls: vec![server.url()], login: Default::default(), name: "test".to_owned() };
     NatsStore::connect(options, logger()).expect("the options are good")
 }
 

@@ -28,7 +28,7 @@ fn soon() -> Instant {
 }
 
 fn connect(server: &Server) -> Arc<NatsStore> {
-    let options = NatsOptions { urls: vec![server.url()], credentials: None, name: "test".to_owned() };
+    let options = NatsOptions { urls: vec![server.url()], login: Default::default(), name: "test".to_owned() };
     let store = NatsStore::connect(options, logger()).expect("the options are good");
     store.wait_ready(soon()).expect("the server runs");
     store
@@ -70,7 +70,7 @@ fn new(name: &str, partitions: usize) -> NewTopic {
 
 fn streams(store: &dyn Store) -> Vec<String> {
     let mut names: Vec<_> =
-        store.stream_list("kafka.>", soon()).expect("it answers").into_iter().map(|info| info.name).collect();
+        store.stream_list("kafka.>", soon()).expect("it answers").streams.into_iter().map(|info| info.name).collect();
     names.sort();
     names
 }
@@ -212,8 +212,11 @@ fn what_one_creates_or_deletes_the_other_knows_at_once() {
 #[test]
 fn gateways_share_their_cluster_and_no_producer_id() {
     let server = Server::start(server::oldest());
-    let clusters: Vec<_> =
-        (0..2).map(|_| Cluster::new(connect(&server), &Config::default(), Arc::new(SystemClock), logger())).collect();
+    let cluster = |_| {
+        let store = connect(&server);
+        Cluster::new(store.clone(), store, &Config::default(), Arc::new(SystemClock), logger())
+    };
+    let clusters: Vec<_> = (0..2).map(cluster).collect();
     let ids: HashSet<_> = clusters.iter().map(|cluster| cluster.id().expect("it answers").to_owned()).collect();
     assert_eq!(ids.len(), 1);
     let given: Vec<i64> = std::thread::scope(|scope| {

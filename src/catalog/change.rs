@@ -249,12 +249,16 @@ impl Catalog {
     /// Removes the streams that a creation or removal cut short has left of a name that is no topic.
     fn remove_remains(&self, name: &str, deadline: Instant) -> Result<(), CreateTopicError> {
         let now = self.clock.now();
-        let infos = match self.store.stream_list(&names::topic_subjects(name), deadline) {
-            // A stream of this name has no leader, since it is just being made or its servers are away. It stays.
+        let listing = match self.store.stream_list(&names::topic_subjects(name), deadline) {
             Err(StoreError::Unavailable) => return Ok(()),
             listed => listed?,
         };
-        let remains: Vec<_> = infos.iter().filter_map(streams::read).filter(|found| found.topic == name).collect();
+        // A stream of this name has no leader, since it is just being made or its servers are away. It stays.
+        if !listing.silent.is_empty() {
+            return Ok(());
+        }
+        let remains: Vec<_> =
+            listing.streams.iter().filter_map(streams::read).filter(|found| found.topic == name).collect();
         let failed = self.failed.lock().expect("no holder panics").clone();
         let busy = remains.iter().any(|found| {
             let ours = found.id.is_some_and(|id| failed.contains(&id));

@@ -4,7 +4,7 @@
 use super::streams::Known;
 use super::{ABSENCE_TRUSTED_FOR, RETRY_AFTER, Sighting, Topic, names};
 use crate::wire::Uuid;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -30,6 +30,8 @@ pub struct Memory {
     creation: u64,
     /// When the last complete listing began.
     pub listed: Option<Instant>,
+    /// Topics of which some stream did not answer to that listing.
+    pub silent: BTreeSet<String>,
     /// Something was created or deleted since.
     pub listing_stale: bool,
     /// When the last listing that failed did so.

@@ -271,6 +271,8 @@ impl Catalog {
                 Some(entry) => Some(entry.known.topic.clone()),
                 None if self.may_trust_absence() && memory.is_absent(name, now) => return Ok(None),
                 None if names::fault(name).is_some() => return Ok(None),
+                // Its partition 0 does not answer: a look would only wait for it.
+                None if memory.silent.contains(name) => return Err(StoreError::Unavailable),
                 None => None,
             }
         };
@@ -316,6 +318,12 @@ impl Catalog {
         let mut topics: Vec<_> = memory.topics.values().map(|entry| entry.known.topic.clone()).collect();
         topics.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(topics)
+    }
+
+    /// Names of topics that are there, by the last listing, but of which nothing is known: their servers are away.
+    pub fn silent_topics(&self) -> Vec<String> {
+        let memory = self.memory.lock().expect("no holder panics");
+        memory.silent.iter().filter(|name| !memory.topics.contains_key(*name)).cloned().collect()
     }
 
     /// Makes the next request for this topic look at the store: its stream is gone, or is another incarnation.
@@ -436,11 +444,13 @@ impl Catalog {
         {
             return Ok(Some(Standing::Whole(known)));
         }
-        for info in self.store.stream_list(&names::topic_subjects(name), deadline)? {
+        let listing = self.store.stream_list(&names::topic_subjects(name), deadline)?;
+        for info in listing.streams {
             if let Some(found) = streams::read(&info).filter(|found| found.topic == name && found.partition > 0) {
                 parts.insert(found.partition, found);
             }
         }
+        add_silent(&mut parts, &by_stem(&listing.silent));
         let missing = match self.assemble(&parts) {
             Standing::Part { missing } if !missing.is_empty() => missing,
             standing => return Ok(Some(standing)),
@@ -472,15 +482,17 @@ impl Catalog {
             (memory.tick(), memory.topics.keys().cloned().collect())
         };
         let listed = self.store.stream_list(names::ALL_SUBJECTS, now.mono + LOOK_TIMEOUT);
-        let infos = listed.inspect_err(|_| {
+        let listing = listed.inspect_err(|_| {
             let mut memory = self.memory.lock().expect("no holder panics");
             memory.listing_stale = true;
             memory.listing_failed = Some(self.clock.now().mono);
         })?;
         let mut by_name: BTreeMap<String, Parts> = BTreeMap::new();
-        for found in infos.iter().filter_map(streams::read) {
+        for found in listing.streams.iter().filter_map(streams::read) {
             by_name.entry(found.topic.clone()).or_default().insert(found.partition, found);
         }
+        let silent = by_stem(&listing.silent);
+        by_name.values_mut().for_each(|parts| add_silent(parts, &silent));
         let mut whole = HashSet::new();
         for (name, parts) in &by_name {
             if let Standing::Whole(known) = self.assemble(parts) {
@@ -491,7 +503,8 @@ impl Catalog {
         }
         let partly = by_name.keys().filter(|name| !before.contains(*name));
         let mut failures = 0;
-        for name in before.iter().chain(partly).filter(|name| !whole.contains(*name)) {
+        let unclear = |name: &&String| !whole.contains(*name) && !silent.contains_key(names::stem(name).as_str());
+        for name in before.iter().chain(partly).filter(unclear) {
             if let Err(error) = self.look(name) {
                 debug!(self.logger, "a topic could not be looked at"; "topic" => name, "error" => %error);
                 failures += 1;
@@ -503,6 +516,7 @@ impl Catalog {
         let sightings = {
             let mut memory = self.memory.lock().expect("no holder panics");
             memory.listed = Some(now.mono);
+            memory.silent = silent.keys().filter_map(|stem| names::of_stem(stem)).collect();
             memory.forget_absent(now.mono, 2 * POLL_EVERY);
             memory.sightings(&whole)
         };
@@ -546,6 +560,23 @@ impl Catalog {
         for listener in self.delete_listeners.read().expect("no holder panics").iter() {
             listener(topic);
         }
+    }
+}
+
+/// The partitions of streams that do not answer, by their topics' stems.
+fn by_stem(silent: &[String]) -> BTreeMap<&str, Vec<usize>> {
+    let mut partitions: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+    for (stem, partition) in silent.iter().filter_map(|stream| names::parse_stream(stream)) {
+        partitions.entry(stem).or_default().push(partition);
+    }
+    partitions
+}
+
+/// Adds the partitions that do not answer to a topic whose partition 0 does.
+fn add_silent(parts: &mut Parts, silent: &BTreeMap<&str, Vec<usize>>) {
+    let Some(zero) = parts.get(&0).cloned() else { return };
+    for partition in silent.get(names::stem(&zero.topic).as_str()).into_iter().flatten() {
+        parts.entry(*partition).or_insert_with(|| zero.silent(*partition));
     }
 }
 

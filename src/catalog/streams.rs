@@ -181,6 +181,13 @@ pub(super) fn assemble(parts: &Parts, defaults: &CatalogDefaults, now_ms: i64) -
 }
 
 impl Found {
+    /// Another partition of the topic of this partition 0, whose stream is there but does not answer: all that is to be
+    /// known of it for now is its place.
+    pub fn silent(&self, partition: usize) -> Found {
+        let stream = names::stream(&self.topic, partition);
+        Found { partition, stream, last: Sequence(0), ..self.clone() }
+    }
+
     fn place(&self) -> PartitionPlace {
         PartitionPlace {
             stream: self.stream.clone(),

@@ -22,9 +22,31 @@ pub(super) struct Args {
     #[structopt(long, value_name = "URL", env = "HANZO_KAFKA_PUBSUB_URL", hide_env_values = true)]
     pub pubsub_url: Option<String>,
 
-    /// NATS credentials file (.creds)
-    #[structopt(long, value_name = "FILE", env = "HANZO_KAFKA_CREDENTIALS", hide_env_values = true)]
-    pub credentials: Option<PathBuf>,
+    /// Logs in to NATS with a credentials file (.creds)
+    #[structopt(
+        long,
+        value_name = "FILE",
+        env = "HANZO_KAFKA_NATS_CREDS",
+        hide_env_values = true,
+        alias = "credentials"
+    )]
+    pub nats_creds: Option<PathBuf>,
+
+    /// Logs in to NATS with the nkey whose seed is in this file
+    #[structopt(long, value_name = "FILE", env = "HANZO_KAFKA_NATS_NKEY", hide_env_values = true)]
+    pub nats_nkey: Option<PathBuf>,
+
+    /// Logs in to NATS as this user, with the password in --nats-password-file or HANZO_KAFKA_NATS_PASSWORD
+    #[structopt(long, value_name = "NAME", env = "HANZO_KAFKA_NATS_USER", hide_env_values = true)]
+    pub nats_user: Option<String>,
+
+    /// The file with the password of --nats-user
+    #[structopt(long, value_name = "FILE", env = "HANZO_KAFKA_NATS_PASSWORD_FILE", hide_env_values = true)]
+    pub nats_password_file: Option<PathBuf>,
+
+    /// Logs in to NATS with the token in this file [or in the variable HANZO_KAFKA_NATS_TOKEN]
+    #[structopt(long, value_name = "FILE", env = "HANZO_KAFKA_NATS_TOKEN_FILE", hide_env_values = true)]
+    pub nats_token_file: Option<PathBuf>,
 
     /// Runs a nats-server of its own, with its data below --data-dir [env: HANZO_KAFKA_EMBEDDED=true]
     #[structopt(long)]
@@ -76,9 +98,9 @@ pub(super) struct Args {
     )]
     pub admin_port: u16,
 
-    /// The broker id that clients see
-    #[structopt(long, value_name = "ID", env = "HANZO_KAFKA_NODE_ID", default_value = "1", hide_env_values = true, parse(try_from_str = number))]
-    pub node_id: i32,
+    /// The broker id that clients see [default: given out once for each advertised address]
+    #[structopt(long, value_name = "ID", env = "HANZO_KAFKA_NODE_ID", hide_env_values = true, parse(try_from_str = number))]
+    pub node_id: Option<i32>,
 
     /// JetStream replicas of new topics: 1, 3 or 5
     #[structopt(long, value_name = "N", env = "HANZO_KAFKA_REPLICAS", default_value = "1", hide_env_values = true, parse(try_from_str = number))]

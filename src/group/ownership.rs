@@ -1,5 +1,8 @@
 //! Who serves a group: one gateway process at a time, recorded in the group's stored state.
 
+pub use crate::cluster::Standing;
+
+use crate::cluster::Lease;
 use crate::wire::Uuid;
 
 /// A gateway process. A restarted gateway is another process.
@@ -10,16 +13,6 @@ impl OwnerId {
     pub fn random() -> OwnerId {
         OwnerId(Uuid::random().to_string())
     }
-}
-
-/// What is known of a gateway process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
-    Live,
-    /// Its lease has run out or was given back: what it owned may be taken.
-    Gone,
-    /// The leases could not be read lately. Not a reason to take anything.
-    Unknown,
 }
 
 /// Which gateway processes are alive. Answered from memory. A group is only taken from one that is gone, and only while
@@ -33,6 +26,29 @@ pub trait Leases: Send + Sync {
     /// The live process that should take a group without an owner, the same from every gateway's view of the same
     /// leases. Only a hint; `None` while nobody is known.
     fn preferred(&self, group: &str) -> Option<String>;
+
+    /// Grows each time our lease was lost and taken anew: what was claimed before may be another's.
+    fn term(&self) -> u64 {
+        0
+    }
+}
+
+impl Leases for Lease {
+    fn standing(&self, process: &str) -> Standing {
+        self.standing(process)
+    }
+
+    fn holds(&self) -> bool {
+        self.holds()
+    }
+
+    fn preferred(&self, group: &str) -> Option<String> {
+        self.preferred(group)
+    }
+
+    fn term(&self) -> u64 {
+        self.term()
+    }
 }
 
 /// The view of a gateway that shares its store with no other: whoever else is recorded is a former self.

@@ -1,7 +1,7 @@
 //! DescribeCluster.
 //!
 //! Behavior:
-//! - This gateway is the only broker told, and never fenced: gateways do not know of each other yet.
+//! - Told are the live gateways' brokers, never fenced: who loses its lease is not told any more.
 //! - Without the store the cluster id is not known, and there is no null for it: a retriable error.
 //!
 //! Version notes: 1 asks for brokers or controllers (KIP-919); only brokers are there to be asked.
@@ -9,6 +9,7 @@
 use super::authorized::CLUSTER_OPERATIONS;
 use super::errors::for_admin;
 use super::{Context, Outcome};
+use crate::cluster::Broker;
 use crate::protocol::error_code::ErrorCode;
 use crate::protocol::messages::describe_cluster::{
     DescribeClusterBroker, DescribeClusterRequest, DescribeClusterResponse,
@@ -40,9 +41,9 @@ pub fn handle(cx: &Context, request: DescribeClusterRequest) -> Outcome {
         Ok(id) => id.to_owned(),
         Err(error) => return refuse(for_admin(&error), error.to_string()),
     };
-    let broker = |broker: crate::cluster::Broker| DescribeClusterBroker {
+    let broker = |broker: &Broker| DescribeClusterBroker {
         broker_id: broker.id,
-        host: broker.host,
+        host: broker.host.clone(),
         port: i32::from(broker.port),
         ..Default::default()
     };
@@ -50,7 +51,7 @@ pub fn handle(cx: &Context, request: DescribeClusterRequest) -> Outcome {
     cx.reply(&DescribeClusterResponse {
         cluster_id,
         controller_id: cluster.controller_id(),
-        brokers: cluster.brokers().into_iter().map(broker).collect(),
+        brokers: cluster.brokers().iter().map(broker).collect(),
         cluster_authorized_operations: operations,
         ..Default::default()
     })

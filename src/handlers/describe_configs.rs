@@ -93,7 +93,7 @@ fn entries(cx: &Context, resource: &DescribeConfigsResource) -> Result<Vec<Entry
             Ok(id) if !cx.services.cluster.brokers().iter().any(|broker| broker.id == id) => {
                 invalid(format!("There is no broker with id {id}."))
             }
-            Ok(_) if resource.resource_type == BROKER => Ok(broker_entries(&cx.services.config, cx)),
+            Ok(id) if resource.resource_type == BROKER => Ok(broker_entries(id, &cx.services.config, cx)),
             Ok(_) => Ok(Vec::new()),
             Err(_) => invalid(format!("Broker id must be an integer, but it is: {name}")),
         },
@@ -160,10 +160,9 @@ fn result(entry: Entry, with_synonyms: bool, with_documentation: bool) -> Descri
 }
 
 /// The broker settings that have a meaning here, in the order of their names.
-fn broker_entries(config: &Config, cx: &Context) -> Vec<Entry> {
+fn broker_entries(id: i32, config: &Config, cx: &Context) -> Vec<Entry> {
     use Kind::{Boolean, Int, List, Long, String as Text};
     let defaults = cx.services.catalog.defaults();
-    let broker = cx.services.cluster.broker();
     let listener = |host: &str, port: u16| match host.contains(':') {
         true => format!("PLAINTEXT://[{host}]:{port}"),
         false => format!("PLAINTEXT://{host}:{port}"),
@@ -176,7 +175,7 @@ fn broker_entries(config: &Config, cx: &Context) -> Vec<Entry> {
     let groups = &config.groups;
     let group_size = i32::try_from(groups.size_max).unwrap_or(i32::MAX).to_string();
     let offsets_retention = (groups.offsets_retention.as_secs() / 60).to_string();
-    let advertised = listener(&broker.host, broker.port);
+    let advertised = listener(&config.advertised_host, config.advertised_port);
     let row = |name: &'static str, kind: Kind, value: String, default: &str, documentation: &'static str| {
         let source = if value == default { SOURCE_DEFAULT } else { SOURCE_STATIC_BROKER };
         let mut synonyms = vec![(name, value.clone(), source)];
@@ -195,7 +194,7 @@ fn broker_entries(config: &Config, cx: &Context) -> Vec<Entry> {
             "true",
             "Whether asking for the metadata of a topic may create it.",
         ),
-        row("broker.id", Int, broker.id.to_string(), "", "The id of this broker."),
+        row("broker.id", Int, id.to_string(), "", "The id of this broker."),
         row(
             "compression.type",
             Text,
@@ -283,7 +282,7 @@ fn broker_entries(config: &Config, cx: &Context) -> Vec<Entry> {
             "The largest batch taken, in bytes.",
         ),
         row("min.insync.replicas", Int, text("1"), "1", "JetStream always asks a majority of the replicas."),
-        row("node.id", Int, broker.id.to_string(), "", "The id of this broker."),
+        row("node.id", Int, id.to_string(), "", "The id of this broker."),
         row(
             "num.partitions",
             Int,

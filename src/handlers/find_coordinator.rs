@@ -31,9 +31,13 @@ pub fn handle(cx: &Context, request: FindCoordinatorRequest) -> Outcome {
     })
 }
 
-fn find(cx: &Context, key_type: i8) -> Result<&Broker, (ErrorCode, &'static str)> {
+fn find(cx: &Context, key_type: i8) -> Result<Broker, (ErrorCode, &'static str)> {
     match key_type {
-        GROUP => Ok(cx.services.cluster.broker()),
+        GROUP => cx
+            .services
+            .cluster
+            .broker()
+            .ok_or((ErrorCode::COORDINATOR_NOT_AVAILABLE, "The store has not been reached yet.")),
         TRANSACTION => {
             Err((ErrorCode::TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "Transactions are not available on this server."))
         }
@@ -41,7 +45,7 @@ fn find(cx: &Context, key_type: i8) -> Result<&Broker, (ErrorCode, &'static str)
     }
 }
 
-fn row(key: String, found: &Result<&Broker, (ErrorCode, &'static str)>) -> Coordinator {
+fn row(key: String, found: &Result<Broker, (ErrorCode, &'static str)>) -> Coordinator {
     match found {
         Ok(broker) => Coordinator {
             key,

@@ -56,6 +56,7 @@ impl Rig {
         let gateway = gateway::build(Basis {
             config: Arc::new(Config::default()),
             store: store.clone(),
+            direct: store.clone(),
             wakeups: Arc::new(Wakeups::new()),
             tasks: tasks.clone(),
             clock: clock.clone(),

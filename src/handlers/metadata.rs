@@ -1,7 +1,9 @@
 //! Metadata: brokers, topics, partitions and their leaders.
 //!
 //! Behavior:
-//! - Every gateway serves every partition; this one names itself as the leader, with leader epoch 0.
+//! - Every gateway names the same brokers, those that are alive, and spreads the same leaders over them, with leader epoch
+//!   0. That is a hint to clients: any gateway serves any partition.
+//! - Before the store was reached for the first time a gateway without `--node-id` names no broker; clients ask again.
 //! - A topic nobody made is made, if the request and `--auto-create` allow it, before it is answered.
 //! - Known topics are answered from memory, also while the store cannot be reached; others then get a code that
 //!   clients retry. If nothing was ever read and all topics are asked for, no list can be given: the connection is
@@ -15,6 +17,7 @@ use super::authorized::{CLUSTER_OPERATIONS, TOPIC_OPERATIONS};
 use super::errors::for_admin;
 use super::{Context, Outcome, Services};
 use crate::catalog::{CreateTopicError, NewTopic, Topic, names};
+use crate::cluster::{Broker, Cluster};
 use crate::protocol::error_code::ErrorCode;
 use crate::protocol::messages::metadata::{
     MetadataRequest, MetadataRequestTopic, MetadataResponse, MetadataResponseBroker, MetadataResponsePartition,
@@ -34,8 +37,9 @@ const TOPIC_IDS_SINCE: i16 = 12;
 
 pub fn handle(cx: &Context, request: MetadataRequest) -> Outcome {
     let version = cx.header.api_version;
+    let brokers = cx.services.cluster.brokers();
     let mut response = MetadataResponse {
-        brokers: brokers(cx),
+        brokers: brokers.iter().map(broker_row).collect(),
         cluster_id: cx.services.cluster.id().ok().map(str::to_owned),
         controller_id: cx.services.cluster.controller_id(),
         ..Default::default()
@@ -45,7 +49,11 @@ pub fn handle(cx: &Context, request: MetadataRequest) -> Outcome {
     }
     match asked(version, &request) {
         None => match cx.services.catalog.topics() {
-            Ok(topics) => response.topics = topics.iter().map(|topic| row(cx, topic)).collect(),
+            Ok(topics) => {
+                let silent = cx.services.catalog.silent_topics().into_iter();
+                let refused = silent.map(|name| refusal(Some(name), Uuid::ZERO, ErrorCode::LEADER_NOT_AVAILABLE));
+                response.topics = topics.iter().map(|topic| row(&brokers, topic)).chain(refused).collect();
+            }
             Err(error) if version >= 13 => response.error_code = for_admin(&error).code(),
             Err(error) => {
                 info!(cx.services.logger, "closed: the topics cannot be listed"; "peer" => %cx.client_host, "error" => %error);
@@ -57,7 +65,8 @@ pub fn handle(cx: &Context, request: MetadataRequest) -> Outcome {
             let may_create = request.allow_auto_topic_creation && cx.services.config.auto_create;
             let mut seen = HashSet::new();
             let topics = topics.iter().filter(|topic| seen.insert((topic.topic_id, &topic.name)));
-            response.topics = topics.map(|topic| asked_row(cx, topic, may_create.then_some(deadline))).collect();
+            response.topics =
+                topics.map(|topic| asked_row(cx, &brokers, topic, may_create.then_some(deadline))).collect();
         }
     }
     if request.include_topic_authorized_operations {
@@ -83,24 +92,23 @@ fn asked(version: i16, request: &MetadataRequest) -> Option<&[MetadataRequestTop
     request.topics.as_deref().filter(|topics| version >= 1 || !topics.is_empty())
 }
 
-fn brokers(cx: &Context) -> Vec<MetadataResponseBroker> {
-    let row = |broker: crate::cluster::Broker| MetadataResponseBroker {
-        node_id: broker.id,
-        host: broker.host,
-        port: i32::from(broker.port),
-        rack: None,
-    };
-    cx.services.cluster.brokers().into_iter().map(row).collect()
+fn broker_row(broker: &Broker) -> MetadataResponseBroker {
+    MetadataResponseBroker { node_id: broker.id, host: broker.host.clone(), port: i32::from(broker.port), rack: None }
 }
 
 /// One topic of the request; `create_by` is the deadline for making it, if it may be made.
-fn asked_row(cx: &Context, asked: &MetadataRequestTopic, create_by: Option<Instant>) -> MetadataResponseTopic {
+fn asked_row(
+    cx: &Context,
+    brokers: &[Broker],
+    asked: &MetadataRequestTopic,
+    create_by: Option<Instant>,
+) -> MetadataResponseTopic {
     if asked.topic_id != Uuid::ZERO {
         if cx.header.api_version < TOPIC_IDS_SINCE {
             return refusal(asked.name.clone().or_else(no_name), asked.topic_id, ErrorCode::INVALID_REQUEST);
         }
         return match cx.services.catalog.topic_by_id(&asked.topic_id) {
-            Ok(Some(topic)) => row(cx, &topic),
+            Ok(Some(topic)) => row(brokers, &topic),
             Ok(None) => refusal(None, asked.topic_id, ErrorCode::UNKNOWN_TOPIC_ID),
             Err(_) => refusal(None, asked.topic_id, ErrorCode::LEADER_NOT_AVAILABLE),
         };
@@ -110,7 +118,7 @@ fn asked_row(cx: &Context, asked: &MetadataRequestTopic, create_by: Option<Insta
         return refusal(name, Uuid::ZERO, ErrorCode::INVALID_REQUEST);
     };
     let code = match find_or_create(cx, name, create_by) {
-        Ok(topic) => return row(cx, &topic),
+        Ok(topic) => return row(brokers, &topic),
         Err(code) => code,
     };
     MetadataResponseTopic { is_internal: names::is_internal(name), ..refusal(Some(name.clone()), Uuid::ZERO, code) }
@@ -148,16 +156,19 @@ fn find_or_create(cx: &Context, name: &str, create_by: Option<Instant>) -> Resul
     }
 }
 
-fn row(cx: &Context, topic: &Topic) -> MetadataResponseTopic {
-    let leader = cx.services.cluster.broker().id;
-    let partition = |partition_index: i32| MetadataResponsePartition {
-        error_code: ErrorCode::NONE.code(),
-        partition_index,
-        leader_id: leader,
-        leader_epoch: 0,
-        replica_nodes: vec![leader],
-        isr_nodes: vec![leader],
-        offline_replicas: Vec::new(),
+fn row(brokers: &[Broker], topic: &Topic) -> MetadataResponseTopic {
+    let partition = |partition_index: i32| {
+        let leader = Cluster::leader(brokers, topic.id, partition_index);
+        let error = if leader.is_some() { ErrorCode::NONE } else { ErrorCode::LEADER_NOT_AVAILABLE };
+        MetadataResponsePartition {
+            error_code: error.code(),
+            partition_index,
+            leader_id: leader.unwrap_or(-1),
+            leader_epoch: 0,
+            replica_nodes: leader.into_iter().collect(),
+            isr_nodes: leader.into_iter().collect(),
+            offline_replicas: Vec::new(),
+        }
     };
     MetadataResponseTopic {
         error_code: ErrorCode::NONE.code(),

@@ -25,6 +25,7 @@ pub use time::TimeQuery;
 
 use crate::catalog::Topic;
 use crate::clock::Clock;
+use crate::limits::{DOUBTED_APART, DOUBTED_AT_ONCE};
 use crate::protocol::error_code::ErrorCode;
 use crate::records::build::BatchBuilder;
 use crate::store::{Publish, Sequence, Store, StoreError};
@@ -214,13 +215,33 @@ impl Logs {
             on_missing,
         });
         let logs = Arc::new(Logs { shared, open: Mutex::new(HashMap::new()) });
-        let heard = Arc::downgrade(&logs);
-        logs.shared.ticks.start(Box::new(move |key, sequence| {
+        let (heard, doubted) = (Arc::downgrade(&logs), Arc::downgrade(&logs));
+        let on_commit = move |key, sequence| {
             if let Some(log) = heard.upgrade().and_then(|logs| logs.get(key)) {
                 log.hint(sequence);
             }
-        }));
+        };
+        let on_doubt = move || {
+            if let Some(logs) = doubted.upgrade() {
+                logs.look_again();
+            }
+        };
+        logs.shared.ticks.start(Box::new(on_commit), Box::new(on_doubt));
         logs
+    }
+
+    /// Lets whoever waits on a partition look at its end once more, a portion at a time: each look is a question to the
+    /// store.
+    fn look_again(&self) {
+        let shared = &self.shared;
+        let mut awaited: Vec<_> = self.open.lock().expect("no holder panics").values().cloned().collect();
+        awaited.retain(|log| shared.wakeups.is_awaited(&log.watch_key()));
+        let now = shared.now();
+        for (portion, wait) in awaited.chunks(DOUBTED_AT_ONCE).zip(0..) {
+            let portion = portion.to_vec();
+            let notify = move || portion.iter().for_each(|log| log.notify());
+            shared.tasks.spawn_at(now + DOUBTED_APART * wait, Box::new(notify));
+        }
     }
 
     fn get(&self, key: PartitionKey) -> Option<Arc<PartitionLog>> {

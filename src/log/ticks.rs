@@ -1,8 +1,9 @@
 //! Ticks: how gateways tell each other what they stored.
 //!
 //! Each process numbers its ticks; a heartbeat every second carries the number. A gap, or silence, means something may
-//! have been missed: then the *epoch* is raised and every partition's end is uncertain until it is read once. While no
-//! other gateway is heard, commits are only counted, not told: a newcomer sees the gap and becomes uncertain.
+//! have been missed: then the *epoch* is raised, every partition's end is uncertain until it is read once, and whoever
+//! waits looks once more. While no other gateway is heard, commits are only counted, not told: a newcomer sees the gap and
+//! becomes uncertain.
 
 use crate::clock::Clock;
 use crate::limits::{TICK_DEAF_RETRY, TICK_EVERY, TICK_SILENCE_MAX};
@@ -13,7 +14,7 @@ use crate::wire::Uuid;
 use bytes::Bytes;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Instant;
 
 /// The subject of all ticks; the process follows as the last token.
@@ -28,6 +29,10 @@ pub struct Ticks {
     /// The number of our last tick. Protects the order in which numbers are given and sent.
     number: Mutex<u64>,
     others_heard: AtomicBool,
+    /// What makes waiting fetches look again; set at the start.
+    on_doubt: OnceLock<OnDoubt>,
+    /// It was asked for and has not run yet: what is missed together is looked for once.
+    doubt_pending: AtomicBool,
     /// What was heard, of whom (ourselves included: our own heartbeat shows that we hear at all).
     heard: Mutex<HashMap<String, Heard>>,
 }
@@ -39,6 +44,7 @@ struct Heard {
 }
 
 type OnCommit = Box<dyn Fn(PartitionKey, Sequence) + Send + Sync>;
+type OnDoubt = Box<dyn Fn() + Send + Sync>;
 
 impl Ticks {
     pub fn new(store: Arc<dyn Store>, tasks: Arc<dyn Tasks>, clock: Arc<dyn Clock>, process: String) -> Arc<Ticks> {
@@ -50,12 +56,16 @@ impl Ticks {
             epoch: AtomicU64::new(1),
             number: Mutex::new(0),
             others_heard: AtomicBool::new(false),
+            on_doubt: OnceLock::new(),
+            doubt_pending: AtomicBool::new(false),
             heard: Mutex::new(HashMap::new()),
         })
     }
 
-    /// Begins to listen and to send heartbeats. `on_commit` is told what others stored.
-    pub fn start(self: &Arc<Self>, on_commit: OnCommit) {
+    /// Begins to listen and to send heartbeats. `on_commit` is told what others stored; `on_doubt` runs on a worker after
+    /// the epoch was raised.
+    pub fn start(self: &Arc<Self>, on_commit: OnCommit, on_doubt: OnDoubt) {
+        let _ = self.on_doubt.set(on_doubt);
         let ticks = Arc::downgrade(self);
         let handler = move |subject: &str, payload: Bytes| {
             if let Some(ticks) = ticks.upgrade() {
@@ -91,26 +101,44 @@ impl Ticks {
         self.send(number.to_string());
     }
 
-    fn doubt_all(&self) {
+    /// Something may have been missed.
+    fn doubt_all(self: &Arc<Self>) {
         self.epoch.fetch_add(1, Ordering::SeqCst);
+        if self.doubt_pending.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        let ticks = self.clone();
+        self.tasks.spawn(Box::new(move || {
+            // Before the look: what is missed from now on is looked for again.
+            ticks.doubt_pending.store(false, Ordering::SeqCst);
+            if let Some(on_doubt) = ticks.on_doubt.get() {
+                on_doubt();
+            }
+        }));
     }
 
-    fn hear(&self, subject: &str, payload: &[u8], on_commit: &OnCommit) {
+    fn hear(self: &Arc<Self>, subject: &str, payload: &[u8], on_commit: &OnCommit) {
         let Some((number, commit)) = parse(payload) else {
             return;
         };
         let process = subject.rsplit('.').next().unwrap_or_default();
         let ours = process == self.process;
-        let in_order = {
+        let (was_silent, in_order) = {
             let mut heard = self.heard.lock().expect("no holder panics");
             let news = Heard { number, at: self.clock.now().mono, silent: false };
             match heard.insert(process.to_owned(), news) {
                 // A commit is one tick further than the one before it; a heartbeat repeats the last number.
-                Some(before) => !before.silent && number == before.number + u64::from(commit.is_some()),
-                None => false,
+                Some(before) => {
+                    (before.silent, !before.silent && number == before.number + u64::from(commit.is_some()))
+                }
+                None => (false, false),
             }
         };
         if ours {
+            // After a time in which we heard nobody.
+            if was_silent {
+                self.doubt_all();
+            }
             return;
         }
         self.others_heard.store(true, Ordering::SeqCst);
@@ -124,7 +152,7 @@ impl Ticks {
 
     /// Who was silent for too long may have stored something that was not heard of; if it is ourselves, we hear nobody.
     /// Whether that is so.
-    fn look_for_silence(&self) -> bool {
+    fn look_for_silence(self: &Arc<Self>) -> bool {
         let now = self.clock.now().mono;
         let mut heard = self.heard.lock().expect("no holder panics");
         let mut doubt = false;
@@ -137,12 +165,14 @@ impl Ticks {
         heard.retain(|process, other| {
             *process == self.process || now.saturating_duration_since(other.at) < TICK_SILENCE_MAX * 20
         });
-        // Deaf: nothing is certain for longer than one beat.
+        // Deaf: nothing is certain for longer than one beat. Who waits looks when we hear again.
         let deaf = heard.get(&self.process).is_none_or(|own| own.silent);
         let others = heard.keys().any(|process| *process != self.process);
         drop(heard);
         self.others_heard.store(others, Ordering::SeqCst);
-        if doubt || deaf {
+        if deaf {
+            self.epoch.fetch_add(1, Ordering::SeqCst);
+        } else if doubt {
             self.doubt_all();
         }
         deaf

@@ -4,7 +4,7 @@
 
 use super::{
     From, KvBucket, KvEntry, Message, Pick, Publish, PublishDone, Sequence, ServerInfo, Store, StoreError, StoreResult,
-    StreamInfo,
+    StreamInfo, StreamListing,
 };
 use bytes::Bytes;
 use serde_json::Value;
@@ -169,7 +169,7 @@ impl<S: Store + ?Sized> Store for Gate<S> {
         self.call(deadline, || self.store.stream_purge(stream, below, deadline))
     }
 
-    fn stream_list(&self, subject_filter: &str, deadline: Instant) -> StoreResult<Vec<StreamInfo>> {
+    fn stream_list(&self, subject_filter: &str, deadline: Instant) -> StoreResult<StreamListing> {
         self.call(deadline, || self.store.stream_list(subject_filter, deadline))
     }
 

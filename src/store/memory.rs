@@ -11,7 +11,7 @@ pub use faults::{Chaos, Outage, PublishFault};
 
 use super::{
     From, KvBucket, KvEntry, Message, Pick, PubAck, Publish, PublishDone, Sequence, ServerInfo, Store, StoreError,
-    StoreResult, StreamInfo,
+    StoreResult, StreamInfo, StreamListing,
 };
 use bytes::Bytes;
 use faults::Faults;
@@ -146,6 +146,9 @@ impl MemoryStore {
 
 impl State {
     fn stream(&self, name: &str) -> StoreResult<&Stream> {
+        if self.faults.silent.contains(name) {
+            return Err(StoreError::Unavailable);
+        }
         self.streams.get(name).ok_or(StoreError::NoStream)
     }
 
@@ -252,9 +255,15 @@ impl Store for MemoryStore {
         Ok(())
     }
 
-    fn stream_list(&self, subject_filter: &str, _: Instant) -> StoreResult<Vec<StreamInfo>> {
+    fn stream_list(&self, subject_filter: &str, _: Instant) -> StoreResult<StreamListing> {
         let state = self.begin(|counts| counts.stream_reads += 1)?;
-        Ok(state.streams.values().filter(|stream| stream.is_within(subject_filter)).map(Stream::info).collect())
+        let within = state.streams.values().filter(|stream| stream.is_within(subject_filter));
+        let (silent, streams): (Vec<&Stream>, Vec<&Stream>) =
+            within.partition(|stream| state.faults.silent.contains(stream.name()));
+        Ok(StreamListing {
+            streams: streams.into_iter().map(Stream::info).collect(),
+            silent: silent.into_iter().map(|stream| stream.name().to_owned()).collect(),
+        })
     }
 
     fn publish_begin(&self, message: Publish, _: Instant, done: PublishDone) {

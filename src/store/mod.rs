@@ -54,6 +54,14 @@ pub struct StreamInfo {
     pub state: StreamState,
 }
 
+/// The streams that were asked for.
+#[derive(Clone, Debug, Default)]
+pub struct StreamListing {
+    pub streams: Vec<StreamInfo>,
+    /// Names of streams that are there but whose servers do not answer.
+    pub silent: Vec<String>,
+}
+
 impl StreamInfo {
     /// A value of the stream's `metadata` map.
     pub fn metadata(&self, key: &str) -> Option<&str> {
@@ -207,8 +215,8 @@ pub trait Store: Send + Sync {
     /// Removes all messages below `below`, or all. On an empty stream a larger `below` moves the sequence: the next
     /// message gets `below` or more.
     fn stream_purge(&self, stream: &str, below: Option<Sequence>, deadline: Instant) -> StoreResult<()>;
-    /// All streams whose one subject matches `subject_filter` (e.g. `kafka.>`).
-    fn stream_list(&self, subject_filter: &str, deadline: Instant) -> StoreResult<Vec<StreamInfo>>;
+    /// All streams whose one subject matches `subject_filter` (e.g. `kafka.>`), by name.
+    fn stream_list(&self, subject_filter: &str, deadline: Instant) -> StoreResult<StreamListing>;
 
     // Messages
 

@@ -5,6 +5,7 @@ mod crashes;
 mod embedded;
 mod examples;
 mod foreign;
+mod gateways;
 mod groups;
 #[allow(dead_code, reason = "shared with the torture tests and the bench, each of which uses a part")]
 mod harness;

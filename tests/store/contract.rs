@@ -69,14 +69,14 @@ fn streams_live(store: &dyn Store) {
     assert_eq!(seen.config["allow_direct"], json!(true));
 
     fresh(store, "contract-b");
-    let listed = store.stream_list("contract.>", soon()).expect("they are listed");
+    let listed = store.stream_list("contract.>", soon()).expect("they are listed").streams;
     let names: Vec<&str> = listed.iter().map(|info| info.name.as_str()).collect();
     assert_eq!(names, ["contract-a", "contract-b"]);
     assert_eq!(listed[0].metadata("color"), Some("blue"));
-    assert!(store.stream_list("nothing.>", soon()).expect("none is fine").is_empty());
+    assert!(store.stream_list("nothing.>", soon()).expect("none is fine").streams.is_empty());
     store.stream_delete("contract-b", soon()).expect("it is deleted");
     assert_eq!(store.stream_delete("contract-b", soon()), Err(StoreError::NoStream));
-    assert_eq!(store.stream_list("contract.>", soon()).expect("they are listed").len(), 1);
+    assert_eq!(store.stream_list("contract.>", soon()).expect("they are listed").streams.len(), 1);
 }
 
 fn guards_hold(store: &dyn Store) {

@@ -73,7 +73,7 @@ impl Cluster {
     }
 
     fn streams(&self) -> Vec<String> {
-        let infos = self.store.stream_list("kafka.>", self.now()).expect("the memory answers");
+        let infos = self.store.stream_list("kafka.>", self.now()).expect("the memory answers").streams;
         infos.into_iter().map(|info| info.name).collect()
     }
 

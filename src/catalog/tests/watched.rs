@@ -3,7 +3,7 @@
 use crate::store::memory::MemoryStore;
 use crate::store::{
     From, KvBucket, KvEntry, Message, Pick, Publish, PublishDone, Sequence, ServerInfo, Store, StoreError, StoreResult,
-    StreamInfo,
+    StreamInfo, StreamListing,
 };
 use bytes::Bytes;
 use serde_json::Value;
@@ -97,10 +97,11 @@ impl Store for Watched {
         self.call(Call::Purge(stream.to_owned()), || self.inner.stream_purge(stream, below, deadline))
     }
 
-    fn stream_list(&self, subject_filter: &str, deadline: Instant) -> StoreResult<Vec<StreamInfo>> {
-        let infos = self.call(Call::List, || self.inner.stream_list(subject_filter, deadline))?;
+    fn stream_list(&self, subject_filter: &str, deadline: Instant) -> StoreResult<StreamListing> {
+        let mut listing = self.call(Call::List, || self.inner.stream_list(subject_filter, deadline))?;
         let unlisted = self.unlisted.lock().expect("no holder panics");
-        Ok(infos.into_iter().filter(|info| !unlisted.contains(&info.name)).collect())
+        listing.streams.retain(|info| !unlisted.contains(&info.name));
+        Ok(listing)
     }
 
     fn publish_begin(&self, message: Publish, deadline: Instant, done: PublishDone) {

@@ -46,12 +46,13 @@ impl Rig {
     }
 
     fn over(store: Arc<MemoryStore>, configure: impl FnOnce(&mut Config)) -> Rig {
-        let mut config = Config { node_id: 3, advertised_host: "kafka.example".to_owned(), ..Default::default() };
+        let mut config = Config { node_id: Some(3), advertised_host: "kafka.example".to_owned(), ..Default::default() };
         configure(&mut config);
         let clock = Arc::new(ManualClock::new());
         let gateway = build(Basis {
             config: Arc::new(config),
             store: store.clone(),
+            direct: store.clone(),
             wakeups: Arc::new(Wakeups::new()),
             tasks: Arc::new(NoTasks),
             clock: clock.clone(),
@@ -92,7 +93,7 @@ impl Rig {
     }
 
     fn streams(&self) -> usize {
-        self.store.stream_list("kafka.>", self.clock.now().mono).expect("the memory answers").len()
+        self.store.stream_list("kafka.>", self.clock.now().mono).expect("the memory answers").streams.len()
     }
 }
 

@@ -3,7 +3,7 @@
 use super::{MemoryStore, State, subject};
 use crate::store::{PubAck, Publish, PublishDone, Sequence, StoreError, StoreResult};
 use bytes::Bytes;
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 
 /// What befalls one publish.
 #[derive(Clone, Debug, PartialEq)]
@@ -68,6 +68,7 @@ pub(super) struct Faults {
     stalled: Vec<Publish>,
     direct_lag: usize,
     pub(super) core_dropped: bool,
+    pub(super) silent: HashSet<String>,
     chaos: Option<(Chaos, Dice)>,
 }
 
@@ -137,6 +138,15 @@ impl MemoryStore {
     /// Core messages and advisories are lost.
     pub fn drop_core_messages(&self, dropped: bool) {
         self.lock().faults.core_dropped = dropped;
+    }
+
+    /// The servers of a stream are away: it is listed by name only, and reads at its leader find nobody.
+    pub fn set_silent(&self, stream: &str, silent: bool) {
+        let mut state = self.lock();
+        match silent {
+            true => state.faults.silent.insert(stream.to_owned()),
+            false => state.faults.silent.remove(stream),
+        };
     }
 
     pub fn set_chaos(&self, chaos: Option<Chaos>) {

@@ -78,7 +78,7 @@ fn streams_are_made_changed_and_deleted() {
     assert!(matches!(overlapping, Err(StoreError::Refused { code: 10065, .. })));
     store.stream_create(&json!({ "name": "u", "subjects": ["u.0"] }), soon()).expect("created");
     let listed = store.stream_list("t.>", soon()).expect("listed");
-    assert_eq!(listed.iter().map(|info| &info.name[..]).collect::<Vec<_>>(), ["s"]);
+    assert_eq!(listed.streams.iter().map(|info| &info.name[..]).collect::<Vec<_>>(), ["s"]);
     assert_eq!(store.stream_update(&other, soon()).expect("updated").config, other);
     store.stream_delete("s", soon()).expect("deleted");
     assert_eq!(store.stream_delete("s", soon()), Err(StoreError::NoStream));

@@ -2,7 +2,7 @@
 
 use super::link::Request;
 use super::{NatsStore, header, json_of};
-use crate::store::{Sequence, StoreError, StoreResult, StreamInfo, StreamState};
+use crate::store::{Sequence, StoreError, StoreResult, StreamInfo, StreamListing, StreamState};
 use bytes::Bytes;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
@@ -92,16 +92,16 @@ impl NatsStore {
         self.api(&subject, &json!({ "seq": below.0 }), deadline).map(drop)
     }
 
-    pub(super) fn api_stream_list(&self, subject_filter: &str, deadline: Instant) -> StoreResult<Vec<StreamInfo>> {
+    pub(super) fn api_stream_list(&self, subject_filter: &str, deadline: Instant) -> StoreResult<StreamListing> {
         let mut streams: Vec<StreamInfo> = Vec::new();
+        let mut silent: Vec<String> = Vec::new();
         let mut offset = 0;
         for _ in 0..PAGES_MAX {
             let body = json!({ "subject": subject_filter, "offset": offset });
             let mut page = self.api("STREAM.LIST", &body, deadline)?;
             // A stream whose leader is away is missing, not gone.
-            if page["missing"].as_array().is_some_and(|missing| !missing.is_empty()) {
-                return Err(StoreError::Unavailable);
-            }
+            let missing = page["missing"].as_array().into_iter().flatten();
+            silent.extend(missing.filter_map(|name| name.as_str().map(str::to_owned)));
             let total = page["total"].as_u64().unwrap_or(0);
             let Value::Array(listed) = page["streams"].take() else { break };
             offset += listed.len() as u64;
@@ -119,7 +119,10 @@ impl NatsStore {
         // Streams that came or went between two pages may stand twice.
         streams.sort_by(|a, b| a.name.cmp(&b.name));
         streams.dedup_by(|a, b| a.name == b.name);
-        Ok(streams)
+        silent.retain(|name| streams.binary_search_by(|info| info.name.cmp(name)).is_err());
+        silent.sort();
+        silent.dedup();
+        Ok(StreamListing { streams, silent })
     }
 
     pub(super) fn api_message_delete(&self, stream: &str, at: Sequence, deadline: Instant) -> StoreResult<()> {

@@ -10,7 +10,7 @@ use crossbeam_channel::{Receiver, Sender, TrySendError, bounded, select};
 use nats::{Connection, HeaderMap, Subscription};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// Jobs queued for the writer; their bytes are bounded by whoever asks.
@@ -45,6 +45,10 @@ pub enum Signal {
     Lost(Vec<Sink>),
     Back,
     Dead,
+    /// The server is about to stop.
+    LameDuck,
+    /// What the server sent as an error: a permission that is missing, a login that has expired.
+    Complaint(String),
 }
 
 /// What a link's threads share.
@@ -55,6 +59,8 @@ struct Shared {
     flushes_ended: AtomicU64,
     heard: AtomicU64,
     max_payload: AtomicUsize,
+    /// Another link has taken over: what subscriptions still deliver here is delivered there too.
+    retired: AtomicBool,
 }
 
 /// Dropping it leaves the connection behind: the threads end by themselves.
@@ -82,10 +88,12 @@ impl Link {
             flushes_ended: AtomicU64::new(0),
             heard: AtomicU64::new(0),
             max_payload: AtomicUsize::new(0),
+            retired: AtomicBool::new(false),
         });
         let (lost, back, dead) = (shared.clone(), shared.clone(), shared.clone());
-        let (tell_lost, tell_back, tell_dead) = (signal.clone(), signal.clone(), signal);
-        let (options, url) = server.options();
+        let (tell_lost, tell_back, tell_dead) = (signal.clone(), signal.clone(), signal.clone());
+        let (tell_lame, tell_error) = (signal.clone(), signal);
+        let (options, url) = server.options()?;
         let connection = options
             .with_name(client_name)
             .max_reconnects(None)
@@ -100,10 +108,10 @@ impl Link {
                 tell_dead(Signal::Lost(dead.pending.disconnected()));
                 tell_dead(Signal::Dead);
             })
-            .error_callback(|_| {})
-            .lame_duck_callback(|| {})
+            .error_callback(move |error| tell_error(Signal::Complaint(error.to_string())))
+            .lame_duck_callback(move || tell_lame(Signal::LameDuck))
             .connect(url.as_str())
-            .map_err(failed)?;
+            .map_err(|error| refused(server, &error))?;
         let inbox = format!("_INBOX.{}", super::random_token());
         let replies = connection.subscribe(&format!("{inbox}.*")).map_err(failed)?;
         connection.flush_timeout(FLUSH_TIMEOUT).map_err(failed)?;
@@ -235,6 +243,11 @@ impl Link {
         self.shared.pending.is_open()
     }
 
+    /// Stops delivering subscriptions; what was asked is still answered.
+    pub fn retire(&self) {
+        self.shared.retired.store(true, Ordering::Relaxed);
+    }
+
     pub fn max_payload(&self) -> usize {
         self.shared.max_payload.load(Ordering::Relaxed)
     }
@@ -257,6 +270,20 @@ impl Link {
 
     pub fn is_flushing(&self) -> bool {
         self.shared.flushes_begun.load(Ordering::Relaxed) != self.shared.flushes_ended.load(Ordering::Relaxed)
+    }
+}
+
+/// Why a server did not take us, in words for the operator. The crate wraps what the server said into its own.
+fn refused(server: &Server, error: &std::io::Error) -> NatsError {
+    let text = error.to_string();
+    let said =
+        ["Authorization Violation", "Authentication Timeout", "Authentication Expired", "Authentication Revoked"];
+    match said.into_iter().find(|said| text.contains(said)) {
+        Some(said) => NatsError::Unreachable(format!(
+            "{server} refuses the login ({said}): look at --nats-creds, \
+             --nats-nkey, --nats-user, the token, or the login in --pubsub-url"
+        )),
+        None => NatsError::Unreachable(format!("{server}: {text}")),
     }
 }
 
@@ -303,9 +330,13 @@ impl Writer {
             }
             Job::Subscribe { subject, handler, established } => {
                 if let Ok(subscription) = self.connection.subscribe(&subject) {
-                    let stopped = self.stopped.clone();
+                    let (stopped, shared) = (self.stopped.clone(), self.shared.clone());
                     let deliver = move || {
-                        receive(&subscription, &stopped, |message| handler(&message.subject, message.data.into()));
+                        receive(&subscription, &stopped, |message| {
+                            if !shared.retired.load(Ordering::Relaxed) {
+                                handler(&message.subject, message.data.into());
+                            }
+                        });
                     };
                     let spawned = std::thread::Builder::new().name("nats-subject".to_owned()).spawn(deliver);
                     spawned.expect("a thread can be had");

@@ -15,16 +15,18 @@ mod publish;
 mod read;
 mod requester;
 pub(crate) mod servers;
+mod supervisor;
 mod time;
 
 use super::{
     From, KvBucket, KvEntry, Message, Pick, Publish, PublishDone, Sequence, ServerInfo, Store, StoreError, StoreResult,
-    StreamInfo,
+    StreamInfo, StreamListing,
 };
+use crate::config::NatsLogin;
 use bytes::Bytes;
 use link::Request;
 use pending::{Lost, Reply};
-use requester::{Refusal, Requester};
+use requester::Requester;
 use serde_json::Value;
 use servers::Servers;
 use slog::Logger;
@@ -32,6 +34,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
+use supervisor::Refusal;
 
 /// A core message that could not be written within this is dropped.
 const CORE_PATIENCE: Duration = Duration::from_secs(5);
@@ -46,8 +49,8 @@ const READY_LOOK_EVERY: Duration = Duration::from_millis(10);
 pub struct NatsOptions {
     /// `nats://host:port`, `nats://user:password@host`, `nats://token@host`, each text also several with commas between.
     pub urls: Vec<String>,
-    /// A `.creds` file; takes the place of a login in the URLs.
-    pub credentials: Option<PathBuf>,
+    /// Takes the place of a login in the URLs.
+    pub login: NatsLogin,
     /// What the server's monitoring shows.
     pub name: String,
 }
@@ -55,10 +58,22 @@ pub struct NatsOptions {
 /// Why the store cannot be used, in words for the operator.
 #[derive(Clone, Debug, PartialEq)]
 pub enum NatsError {
-    Url { url: String, why: String },
-    Tls { url: String },
-    Credentials { path: PathBuf, why: String },
-    TooOld { server: String, version: String },
+    Url {
+        url: String,
+        why: String,
+    },
+    Tls {
+        url: String,
+    },
+    /// A file of the login.
+    Login {
+        path: PathBuf,
+        why: String,
+    },
+    TooOld {
+        server: String,
+        version: String,
+    },
     Unreachable(String),
 }
 
@@ -78,8 +93,8 @@ impl fmt::Display for NatsError {
                     "the NATS URL {url:?} asks for TLS, which is not supported yet; use nats:// on a private network"
                 )
             }
-            NatsError::Credentials { path, why } => {
-                write!(f, "the NATS credentials file {} cannot be read: {why}", path.display())
+            NatsError::Login { path, why } => {
+                write!(f, "the file {} for the NATS login cannot be used: {why}", path.display())
             }
             NatsError::TooOld { server, version } => {
                 let (major, minor) = servers::VERSION_MIN;
@@ -110,7 +125,7 @@ impl NatsStore {
     /// Starts connecting and returns at once, also when no server can be reached: the store keeps trying, and answers
     /// `Unavailable` meanwhile. Errors: what no server could mend.
     pub fn connect(options: NatsOptions, logger: Logger) -> Result<Arc<NatsStore>, NatsError> {
-        let servers = || Servers::parse(&options.urls, options.credentials.as_ref());
+        let servers = || Servers::parse(&options.urls, &options.login);
         let start = |name| Ok(Requester::start(name, options.name.clone(), servers()?, logger.clone()));
         Ok(Arc::new(NatsStore {
             writes: Arc::new(start("nats-pub")?),
@@ -193,7 +208,7 @@ impl Store for NatsStore {
         self.api_stream_purge(stream, below, deadline)
     }
 
-    fn stream_list(&self, subject_filter: &str, deadline: Instant) -> StoreResult<Vec<StreamInfo>> {
+    fn stream_list(&self, subject_filter: &str, deadline: Instant) -> StoreResult<StreamListing> {
         self.api_stream_list(subject_filter, deadline)
     }
 

@@ -1,12 +1,14 @@
 //! Which servers there are: URLs, credentials, and a look at a server before the crate, which has no timeouts, is let on it.
 
 use super::NatsError;
+use crate::config::{NatsLogin, Secret};
 use nats::{Options, ServerAddress};
+use nkeys::KeyPair;
 use serde_json::Value;
 use std::fmt;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
-use std::path::PathBuf;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// Discovered servers are remembered up to this count.
@@ -18,20 +20,12 @@ const INFO_BYTES_MAX: usize = 4096;
 /// The oldest version served: below it JetStream lacks what the gateway's guards need.
 pub const VERSION_MIN: (u32, u32) = (2, 10);
 
-#[derive(Clone)]
-enum Login {
-    None,
-    Token(String),
-    UserPassword(String, String),
-    Credentials(PathBuf),
-}
-
 /// A server to connect to. Shows as `host:port`, never with its password.
 #[derive(Clone)]
 pub struct Server {
     host: String,
     port: u16,
-    login: Login,
+    login: NatsLogin,
 }
 
 impl fmt::Display for Server {
@@ -44,7 +38,7 @@ impl fmt::Display for Server {
 }
 
 impl Server {
-    fn parse(url: &str, credentials: Option<&PathBuf>) -> Result<Server, NatsError> {
+    fn parse(url: &str, login: &NatsLogin) -> Result<Server, NatsError> {
         let bad = |why: &str| NatsError::Url { url: without_password(url), why: why.to_owned() };
         if url.trim_start().to_ascii_lowercase().starts_with("tls://") {
             return Err(NatsError::Tls { url: without_password(url) });
@@ -56,25 +50,54 @@ impl Server {
         let (host, port) = (address.host().to_owned(), address.port());
         let url = address.into_inner();
         let decoded = |text: &str| percent_decoded(text).ok_or_else(|| bad("its user or password is not UTF-8"));
-        let login = match (credentials, url.username(), url.password()) {
-            (Some(path), _, _) => Login::Credentials(path.clone()),
-            (None, "", _) => Login::None,
-            (None, token, None) => Login::Token(decoded(token)?),
-            (None, user, Some(password)) => Login::UserPassword(decoded(user)?, decoded(password)?),
+        let login = match (login, url.username(), url.password()) {
+            (NatsLogin::InUrls, "", _) => NatsLogin::InUrls,
+            (NatsLogin::InUrls, token, None) => NatsLogin::Token(Secret::Text(decoded(token)?)),
+            (NatsLogin::InUrls, user, Some(password)) => {
+                NatsLogin::Password { user: decoded(user)?, password: Secret::Text(decoded(password)?) }
+            }
+            (login, ..) => login.clone(),
         };
         Ok(Server { host, port, login })
     }
 
-    /// The crate's options with this server's login, and the address to give it.
-    pub fn options(&self) -> (Options, String) {
-        let options = match &self.login {
-            Login::None => Options::new(),
-            Login::Token(token) => Options::with_token(token),
-            Login::UserPassword(user, password) => Options::with_user_pass(user, password),
-            Login::Credentials(path) => Options::with_credentials(path),
-        };
-        (options, format!("nats://{self}"))
+    /// The crate's options with this server's login, and the address to give it. Reads the login's files.
+    pub fn options(&self) -> Result<(Options, String), NatsError> {
+        Ok((options(&self.login)?, format!("nats://{self}")))
     }
+}
+
+fn options(login: &NatsLogin) -> Result<Options, NatsError> {
+    Ok(match login {
+        NatsLogin::InUrls => Options::new(),
+        NatsLogin::Token(token) => Options::with_token(&text_of(token)?),
+        NatsLogin::Password { user, password } => Options::with_user_pass(user, &text_of(password)?),
+        NatsLogin::Credentials(path) => {
+            read(path)?;
+            Options::with_credentials(path)
+        }
+        NatsLogin::Nkey(path) => {
+            // Comments and blank lines may stand around the seed, as around one that nsc or nk wrote.
+            let text = read(path)?;
+            let seed = text.lines().map(str::trim).find(|line| line.starts_with('S')).unwrap_or_default();
+            let failed = |why: String| NatsError::Login { path: path.clone(), why };
+            let pair = KeyPair::from_seed(seed).map_err(|e| failed(format!("it holds no nkey seed: {e}")))?;
+            // Checked once, so that signing cannot fail later.
+            pair.sign(b"").map_err(|e| failed(e.to_string()))?;
+            Options::with_nkey(&pair.public_key(), move |nonce| pair.sign(nonce).unwrap_or_default())
+        }
+    })
+}
+
+fn text_of(secret: &Secret) -> Result<String, NatsError> {
+    match secret {
+        Secret::Text(text) => Ok(text.clone()),
+        Secret::File(path) => read(path).map(|text| text.trim_end_matches(['\r', '\n']).to_owned()),
+    }
+}
+
+fn read(path: &Path) -> Result<String, NatsError> {
+    std::fs::read_to_string(path).map_err(|e| NatsError::Login { path: path.to_owned(), why: e.to_string() })
 }
 
 /// The configured servers, and those that the cluster told about.
@@ -84,12 +107,11 @@ pub struct Servers {
 
 impl Servers {
     /// Each text may hold several URLs, separated by commas.
-    pub fn parse(urls: &[String], credentials: Option<&PathBuf>) -> Result<Servers, NatsError> {
-        if let Some(path) = credentials {
-            std::fs::read(path).map_err(|e| NatsError::Credentials { path: path.clone(), why: e.to_string() })?;
-        }
+    pub fn parse(urls: &[String], login: &NatsLogin) -> Result<Servers, NatsError> {
+        // What cannot be used now is told at the start.
+        options(login)?;
         let urls = urls.iter().flat_map(|text| text.split(',')).filter(|url| !url.trim().is_empty());
-        let list = urls.map(|url| Server::parse(url, credentials)).collect::<Result<Vec<_>, _>>()?;
+        let list = urls.map(|url| Server::parse(url, login)).collect::<Result<Vec<_>, _>>()?;
         match list.is_empty() {
             true => Err(NatsError::Url { url: String::new(), why: "no server is named".to_owned() }),
             false => Ok(Servers { list }),
@@ -103,7 +125,7 @@ impl Servers {
     /// Remembers servers by the addresses an INFO carried; they take the first configured server's login.
     pub fn learn(&mut self, addresses: &[String]) {
         for address in addresses {
-            let Ok(mut server) = Server::parse(address, None) else { continue };
+            let Ok(mut server) = Server::parse(address, &NatsLogin::InUrls) else { continue };
             if self.list.len() < SERVERS_MAX && !self.list.iter().any(|s| s.to_string() == server.to_string()) {
                 server.login = self.list[0].login.clone();
                 self.list.push(server);
@@ -252,7 +274,7 @@ mod tests {
     use super::*;
 
     fn servers(urls: &[&str]) -> Result<Servers, NatsError> {
-        Servers::parse(&urls.iter().map(|u| (*u).to_string()).collect::<Vec<_>>(), None)
+        Servers::parse(&urls.iter().map(|u| (*u).to_string()).collect::<Vec<_>>(), &NatsLogin::InUrls)
     }
 
     #[test]
@@ -260,8 +282,9 @@ mod tests {
         let made = servers(&["nats://a, b:4333", "nats://[::1]:1", "nats://u:p%40x@c", "nats://token@d"]).unwrap();
         let shown: Vec<String> = made.list.iter().map(Server::to_string).collect();
         assert_eq!(shown, ["a:4222", "b:4333", "[::1]:1", "c:4222", "d:4222"]);
-        assert!(matches!(&made.list[3].login, Login::UserPassword(u, p) if u == "u" && p == "p@x"));
-        assert!(matches!(&made.list[4].login, Login::Token(t) if t == "token"));
+        assert!(matches!(&made.list[3].login,
+            NatsLogin::Password { user, password: Secret::Text(p) } if user == "u" && p == "p@x"));
+        assert!(matches!(&made.list[4].login, NatsLogin::Token(Secret::Text(t)) if t == "token"));
     }
 
     #[test]
@@ -273,8 +296,12 @@ mod tests {
                 _ => panic!("{url} was taken"),
             }
         }
-        let missing = Servers::parse(&["h".to_owned()], Some(&PathBuf::from("no-such-file.creds")));
-        assert!(matches!(missing, Err(NatsError::Credentials { .. })));
+        for login in [NatsLogin::Credentials("no-such-file".into()), NatsLogin::Token(Secret::File("no-such".into()))] {
+            assert!(matches!(Servers::parse(&["h".to_owned()], &login), Err(NatsError::Login { .. })));
+        }
+        let no_seed = NatsLogin::Nkey("Cargo.toml".into());
+        let refused = Servers::parse(&["h".to_owned()], &no_seed).map(|_| ()).map_err(|error| error.to_string());
+        assert!(refused.is_err_and(|text| text.contains("Cargo.toml") && text.contains("no nkey seed")));
     }
 
     #[test]
@@ -282,7 +309,7 @@ mod tests {
         let mut made = servers(&["nats://token@a"]).unwrap();
         made.learn(&["a:4222".to_owned(), "b:4222".to_owned(), "b:4222".to_owned()]);
         assert_eq!(made.list.len(), 2);
-        assert!(matches!(&made.list[1].login, Login::Token(_)));
+        assert!(matches!(&made.list[1].login, NatsLogin::Token(_)));
     }
 
     #[test]

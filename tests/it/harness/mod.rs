@@ -1,6 +1,8 @@
 //! What the integration tests stand on: real servers, a gateway process, clients. Whatever a test starts dies with it.
 
+pub mod balancer;
 pub mod batch;
+pub mod cluster;
 pub mod commands;
 pub mod gateway;
 pub mod jetstream;
@@ -9,6 +11,7 @@ pub mod nats;
 pub mod process;
 pub mod wire;
 
+pub use cluster::Cluster;
 pub use gateway::Gateway;
 pub use jetstream::JetStream;
 pub use nats::{Nats, Version};

@@ -1,18 +1,24 @@
-//! Who we are: cluster id, broker ids, advertised addresses, producer id blocks.
+//! Who we are and who else is there: cluster id, leases, brokers and leaders, producer id blocks.
+
+mod broker_ids;
+mod lease;
+mod members;
+mod rendezvous;
+mod stored;
+
+pub use lease::{Holder, Lease};
+pub use members::Standing;
 
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::sealed;
-use crate::store::{KvBucket, KvEntry, Sequence, Store, StoreError, StoreResult, kv_replace};
+use crate::store::{Store, StoreError, StoreResult};
 use crate::wire::Uuid;
-use serde_json::{Value, json};
+use serde_json::json;
 use slog::{Logger, info};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
-
-/// The bucket of what all gateways share. Nothing in it may age.
-pub const BUCKET: &str = "kafka-gateways";
+use stored::{Stored, damaged};
 
 const CLUSTER_KEY: &str = "cluster";
 const PRODUCER_IDS_KEY: &str = "producer-ids";
@@ -20,14 +26,8 @@ const PRODUCER_IDS_KEY: &str = "producer-ids";
 /// How many producer ids are claimed at once, as Kafka's controller hands them out.
 const PRODUCER_ID_BLOCK: i64 = 1000;
 
-/// How long one question to the store may take.
-const CALL_TIMEOUT: Duration = Duration::from_secs(4);
-
 /// How long the store is left in peace after the cluster id was asked for in vain.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
-
-/// How often a compare-and-set is tried against others who write the same key.
-const TRIES: usize = 20;
 
 /// A broker as clients are told of it: one per advertised address.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,12 +37,17 @@ pub struct Broker {
     pub port: u16,
 }
 
+impl Broker {
+    fn is_at(&self, other: &Broker) -> bool {
+        self.host == other.host && self.port == other.port
+    }
+}
+
 pub struct Cluster {
-    store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
     logger: Logger,
-    broker: Broker,
-    replicas: u32,
+    stored: Stored,
+    lease: Arc<Lease>,
     process_id: String,
     id: OnceLock<String>,
     /// When the cluster id was last asked for in vain.
@@ -52,14 +57,28 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    pub fn new(store: Arc<dyn Store>, config: &Config, clock: Arc<dyn Clock>, logger: Logger) -> Cluster {
+    /// The lease goes by `direct`, a store whose calls do not queue behind those of `store`.
+    pub fn new(
+        store: Arc<dyn Store>,
+        direct: Arc<dyn Store>,
+        config: &Config,
+        clock: Arc<dyn Clock>,
+        logger: Logger,
+    ) -> Cluster {
+        let process_id = nonce();
+        let holder = Holder {
+            process: process_id.clone(),
+            host: config.advertised_host.clone(),
+            port: config.advertised_port,
+            asked_id: config.node_id,
+            replicas: config.replicas,
+        };
         Cluster {
-            store,
+            lease: Lease::new(direct, clock.clone(), holder, logger.clone()),
+            stored: Stored { store, clock: clock.clone(), replicas: config.replicas },
             clock,
             logger,
-            broker: Broker { id: config.node_id, host: config.advertised_host.clone(), port: config.advertised_port },
-            replicas: config.replicas,
-            process_id: nonce(),
+            process_id,
             id: OnceLock::new(),
             id_failed: Mutex::new(None),
             producer_ids: Mutex::new(0..0),
@@ -71,19 +90,41 @@ impl Cluster {
         &self.process_id
     }
 
-    /// This gateway.
-    pub fn broker(&self) -> &Broker {
-        &self.broker
+    /// That this process is taken for alive, and which others are.
+    pub fn lease(&self) -> &Arc<Lease> {
+        &self.lease
     }
 
-    /// All brokers, by id. This gateway is always among them.
-    pub fn brokers(&self) -> Vec<Broker> {
-        vec![self.broker.clone()]
+    /// This gateway; `None` until its id is known, for which the store may have to be reached once.
+    pub fn broker(&self) -> Option<Broker> {
+        self.lease.broker()
     }
 
-    /// The broker that clients should send admin requests to; any takes them. Always among `brokers`.
+    /// All live brokers, by id, the same at every gateway. Empty until this gateway's own id is known.
+    pub fn brokers(&self) -> Arc<[Broker]> {
+        self.lease.brokers()
+    }
+
+    /// The broker that a live process is told as.
+    pub fn broker_of(&self, process: &str) -> Option<Broker> {
+        self.lease.broker_of(process)
+    }
+
+    /// The broker that clients should send admin requests to, any takes them; -1 while there are none.
     pub fn controller_id(&self) -> i32 {
-        self.brokers().iter().map(|broker| broker.id).min().unwrap_or(self.broker.id)
+        self.brokers().iter().map(|broker| broker.id).min().unwrap_or(-1)
+    }
+
+    /// Of `brokers`, the one that clients are told as a partition's leader. Any gateway serves any partition; that all name
+    /// the same keeps caches warm and conflicts rare.
+    pub fn leader(brokers: &[Broker], topic_id: Uuid, partition: i32) -> Option<i32> {
+        let what: Vec<u8> = topic_id.0.into_iter().chain(partition.to_be_bytes()).collect();
+        rendezvous::pick(&what, brokers, |broker| broker.id.to_be_bytes().to_vec()).map(|broker| broker.id)
+    }
+
+    /// Runs when a gateway came or went. It must not block.
+    pub fn on_change(&self, listener: Box<dyn Fn() + Send + Sync>) {
+        self.lease.on_change(listener);
     }
 
     /// The cluster id if it has been read yet; never asks the store.
@@ -102,7 +143,7 @@ impl Cluster {
             return Err(StoreError::Busy);
         }
         let fresh = Uuid::random().to_string();
-        let value = self.change(CLUSTER_KEY, |present| match present {
+        let value = self.stored.change(CLUSTER_KEY, |present| match present {
             Some(value) if value["id"].is_string() => Ok(None),
             Some(_) => Err(damaged(CLUSTER_KEY)),
             None => Ok(Some(json!({ "id": fresh }))),
@@ -131,7 +172,7 @@ impl Cluster {
 
     fn claim_producer_ids(&self) -> StoreResult<Range<i64>> {
         let mut claimed = 0..0;
-        self.change(PRODUCER_IDS_KEY, |present| {
+        self.stored.change(PRODUCER_IDS_KEY, |present| {
             let first = match present {
                 Some(value) => {
                     value["next"].as_i64().filter(|next| *next >= 0).ok_or_else(|| damaged(PRODUCER_IDS_KEY))?
@@ -144,55 +185,6 @@ impl Cluster {
         })?;
         Ok(claimed)
     }
-
-    /// Replaces a value by what `next` makes of the present one (`None`: leave it), by compare-and-set; gives what
-    /// stands in the end. `next` runs again whenever somebody else was faster.
-    fn change(
-        &self,
-        key: &str,
-        mut next: impl FnMut(Option<Value>) -> StoreResult<Option<Value>>,
-    ) -> StoreResult<Value> {
-        let deadline = self.clock.now().mono + CALL_TIMEOUT;
-        let mut entry = self.read(key, deadline)?;
-        for _ in 0..TRIES {
-            let present = entry.value.as_deref().map(|bytes| sealed::open(bytes).ok_or_else(|| damaged(key)));
-            let present = present.transpose()?;
-            let Some(mut value) = next(present.clone())? else {
-                return Ok(present.unwrap_or_default());
-            };
-            let nonce = nonce();
-            value["nonce"] = json!(nonce);
-            let written = kv_replace(&*self.store, BUCKET, key, Some(sealed::seal(&value)), entry.revision, deadline);
-            match written {
-                Ok(_) => return Ok(value),
-                // What stands there may be our own write whose answer was lost.
-                Err(StoreError::WrongLast(_) | StoreError::NoAnswer) => {
-                    entry = self.read(key, self.clock.now().mono + CALL_TIMEOUT)?;
-                    let standing = entry.value.as_deref().and_then(sealed::open);
-                    if standing.is_some_and(|standing| standing["nonce"] == json!(nonce)) {
-                        return Ok(value);
-                    }
-                }
-                Err(error) => return Err(error),
-            }
-            if self.clock.now().mono >= deadline {
-                break;
-            }
-        }
-        Err(StoreError::NoAnswer)
-    }
-
-    /// Reads a key, and makes the bucket if it is not there yet.
-    fn read(&self, key: &str, deadline: Instant) -> StoreResult<KvEntry> {
-        match self.store.kv_get(BUCKET, key, deadline) {
-            Err(StoreError::NoStream) => {
-                let bucket = KvBucket { name: BUCKET.to_owned(), replicas: self.replicas, max_age_ms: None };
-                self.store.kv_ensure(&bucket, deadline)?;
-                Ok(KvEntry { revision: Sequence(0), value: None, stored_ms: 0 })
-            }
-            outcome => outcome,
-        }
-    }
 }
 
 fn nonce() -> String {
@@ -201,12 +193,9 @@ fn nonce() -> String {
     format!("{:016x}", u64::from_le_bytes(bytes))
 }
 
-fn damaged(key: &str) -> StoreError {
-    StoreError::Garbled(format!("the value of {key} in bucket {BUCKET} is damaged"))
-}
-
 #[cfg(test)]
 mod tests {
+    use super::stored::BUCKET;
     use super::*;
     use crate::clock::ManualClock;
     use crate::store::memory::{MemoryStore, Outage, PublishFault};
@@ -214,8 +203,8 @@ mod tests {
     use std::collections::HashSet;
 
     fn gateway(store: &Arc<MemoryStore>, clock: &Arc<ManualClock>) -> Cluster {
-        let config = Config { node_id: 7, advertised_host: "kafka.example".to_owned(), ..Default::default() };
-        Cluster::new(store.clone(), &config, clock.clone(), Logger::root(slog::Discard, o!()))
+        let config = Config { node_id: Some(7), advertised_host: "kafka.example".to_owned(), ..Default::default() };
+        Cluster::new(store.clone(), store.clone(), &config, clock.clone(), Logger::root(slog::Discard, o!()))
     }
 
     fn store_and_clock() -> (Arc<MemoryStore>, Arc<ManualClock>) {
@@ -242,7 +231,7 @@ mod tests {
     fn the_controller_is_a_broker() {
         let (store, clock) = store_and_clock();
         let cluster = gateway(&store, &clock);
-        assert_eq!(cluster.brokers(), [Broker { id: 7, host: "kafka.example".to_owned(), port: 9092 }]);
+        assert_eq!(*cluster.brokers(), [Broker { id: 7, host: "kafka.example".to_owned(), port: 9092 }]);
         assert_eq!(cluster.controller_id(), 7);
     }
 
