@@ -6,11 +6,6 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 /// After this, what was acknowledged through one gateway is known to all: three lost heartbeats, a poll, a busy machine.
 const STALE_US_MAX: u64 = 15_000_000;
 
-/// Batches of an idempotent producer that may be in flight together.
-const IN_FLIGHT_MAX: usize = 5;
-
-const OUT_OF_ORDER_SEQUENCE_NUMBER: i16 = 45;
-
 /// Violations of one kind are reported up to this many times.
 const REPORTED_MAX: usize = 5;
 
@@ -295,18 +290,9 @@ impl<'a> Check<'a> {
     }
 
     fn errors(&mut self) {
-        let emptied = self.events.iter().filter(|event| event.what == What::Emptied).count();
-        let mut gaps: HashMap<u16, usize> = HashMap::new();
         for event in self.events.clone() {
             match event.what {
                 What::Produce { producer, first, outcome: Outcome::Refused(error), .. } => {
-                    // What is emptied loses the producers' states; as with Kafka, of the batches in flight a later one
-                    // may then be taken first, and those before it are refused.
-                    let so_far = gaps.entry(producer).or_default();
-                    *so_far += usize::from(error == OUT_OF_ORDER_SEQUENCE_NUMBER);
-                    if error == OUT_OF_ORDER_SEQUENCE_NUMBER && *so_far <= emptied * IN_FLIGHT_MAX {
-                        continue;
-                    }
                     let text = format!("error {error} to record {first} of producer {producer}, {}", place(event));
                     self.report(Fault::FalseError, text);
                 }
