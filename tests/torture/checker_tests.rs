@@ -249,11 +249,28 @@ fn a_watermark_that_goes_back_is_found() {
 }
 
 #[test]
-fn an_empty_read_may_be_stale_for_the_store_may_be_away() {
-    let history = || Script::default().acked(PLAIN, 0, 2, 0).at(1).wait_s(20);
+fn a_read_may_be_stale_while_the_store_is_away() {
+    let trouble = |script: Script, seconds: u64| {
+        let mut script = script.add(What::Trouble);
+        script.now_us += seconds * 1_000_000;
+        script.events.last_mut().expect("just added").settled_us = script.now_us;
+        script
+    };
+    let history = || Script::default().acked(PLAIN, 0, 2, 0).at(1);
     let log = [(0, 1, 0), (1, 1, 1)];
-    history().read(1, 1, &[]).end(2).quiet(0, 2, &log).expect(&[]);
-    history().read(0, 1, &log[..1]).end(2).quiet(0, 2, &log).expect(&[Fault::Stale]);
+    let rest = |script: Script| script.end(2).quiet(0, 2, &log);
+    for records in [&[] as &[(i64, u16, u32)], &log[..1]] {
+        rest(history().wait_s(20).read(0, 1, records)).expect(&[Fault::Stale]);
+        // Twice away, with a few seconds between.
+        let troubled = trouble(trouble(history().wait_s(2), 9).wait_s(4), 9).wait_s(4);
+        rest(troubled.read(0, 1, records)).expect(&[]);
+        let well_between = trouble(trouble(history().wait_s(2), 9).wait_s(6), 9).wait_s(4);
+        rest(well_between.read(0, 1, records)).expect(&[Fault::Stale]);
+        let well_since = trouble(history().wait_s(2), 9).wait_s(6);
+        rest(well_since.read(0, 1, records)).expect(&[Fault::Stale]);
+    }
+    // "Latest" is never told without asking.
+    trouble(history(), 20).end(1).end(2).quiet(0, 2, &log).expect(&[Fault::Stale]);
 }
 
 #[test]
