@@ -81,6 +81,13 @@ const CALL_TIMEOUT: Duration = Duration::from_secs(4);
 /// take the streams for left behind.
 const STREAM_TIMEOUT: Duration = Duration::from_millis(CREATION_MS_MAX as u64 / 3);
 
+/// How long a cluster may take to know its servers: one that has just formed needs a few seconds.
+const PEERS_WAIT_MAX: Duration = Duration::from_secs(10);
+
+/// Pauses while that is waited for: the first one, doubling up to the last.
+const PEERS_PAUSE_MIN: Duration = Duration::from_millis(20);
+const PEERS_PAUSE_MAX: Duration = Duration::from_millis(500);
+
 /// How many failed creations are remembered for their left-overs.
 const FAILED_MAX: usize = 1_000;
 
@@ -157,7 +164,11 @@ impl Catalog {
     /// Makes all streams of a plan, or gives false, with none made, if one of them is there already.
     fn make(&self, plan: &Plan, deadline: Instant) -> Result<bool, CreateTopicError> {
         for partition in (0..plan.partitions).rev() {
-            match self.make_stream(plan, partition, deadline) {
+            let made = match partition + 1 == plan.partitions {
+                true => self.make_first_stream(plan, deadline),
+                false => self.make_stream(plan, partition, deadline),
+            };
+            match made {
                 Ok(()) => {}
                 Err(error) => {
                     debug!(self.logger, "a topic could not be created"; "topic" => &plan.name, "partition" => partition, "error" => %error);
@@ -167,11 +178,27 @@ impl Catalog {
                         return Ok(false);
                     }
                     self.unmake(plan, partition);
-                    return Err(creation_error(error));
+                    return Err(self.creation_error(plan, error));
                 }
             }
         }
         Ok(true)
+    }
+
+    /// Makes the stream of the last partition, before which nothing is made: a cluster that does not know servers enough is
+    /// asked again until it does, or the time is up.
+    fn make_first_stream(&self, plan: &Plan, deadline: Instant) -> StoreResult<()> {
+        let patience = deadline.min(self.clock.now().mono + PEERS_WAIT_MAX);
+        let mut pause = PEERS_PAUSE_MIN;
+        loop {
+            let made = self.make_stream(plan, plan.partitions - 1, deadline);
+            if !matches!(made, Err(StoreError::NoPeers(_))) || self.clock.now().mono + pause >= patience {
+                return made;
+            }
+            let changing = self.changing.lock().expect("no holder panics");
+            drop(self.changed.wait_timeout(changing, pause).expect("no holder panics"));
+            pause = (pause * 2).min(PEERS_PAUSE_MAX);
+        }
     }
 
     /// Makes one stream and moves it to a sequence range of its own.
@@ -291,6 +318,32 @@ impl Catalog {
         outcome
     }
 
+    /// JetStream's refusals in the user's terms.
+    fn creation_error(&self, plan: &Plan, error: StoreError) -> CreateTopicError {
+        /// Replicas are asked of a server that is no cluster.
+        const REPLICAS_NOT_SUPPORTED: u32 = 10074;
+        /// Too many streams, no room in memory, or no limits set for the account.
+        const LIMITS: [u32; 3] = [10027, 10028, 10120];
+        match error {
+            StoreError::NoSpace(text) => CreateTopicError::NoRoom(self.no_room(plan, &text)),
+            StoreError::Refused { code: REPLICAS_NOT_SUPPORTED, text } => CreateTopicError::InvalidReplication(text),
+            StoreError::Refused { code, text } if LIMITS.contains(&code) => CreateTopicError::NoRoom(text),
+            error => CreateTopicError::Store(error),
+        }
+    }
+
+    /// What a topic asks for that the store does not have.
+    fn no_room(&self, plan: &Plan, text: &str) -> String {
+        let Plan { partitions, replicas, .. } = plan;
+        match plan.config(0, Sequence(0), &self.defaults())["max_bytes"].as_i64() {
+            Some(bytes @ 1..) => format!(
+                "The store has no room for this topic. JetStream sets retention.bytes aside for each partition: \
+                 {partitions} of {bytes} bytes, on {replicas} server(s) each. It says: {text}."
+            ),
+            _ => format!("The store has no room for this topic: {text}."),
+        }
+    }
+
     fn remember_failed(&self, id: Uuid) {
         let mut failed = self.failed.lock().expect("no holder panics");
         if failed.len() < FAILED_MAX {
@@ -338,18 +391,4 @@ fn random_first() -> Sequence {
     let mut bytes = [0; 8];
     getrandom::fill(&mut bytes).expect("the system has a random source");
     Sequence((u64::from_le_bytes(bytes) >> 24) | 1 << 32)
-}
-
-/// JetStream's refusals in the user's terms.
-fn creation_error(error: StoreError) -> CreateTopicError {
-    /// Replicas are asked of a server that is no cluster.
-    const REPLICAS_NOT_SUPPORTED: u32 = 10074;
-    /// Too many streams, no room in memory, or no limits set for the account.
-    const LIMITS: [u32; 3] = [10027, 10028, 10120];
-    match error {
-        StoreError::NoSpace(text) => CreateTopicError::NoRoom(format!("The store has no room for this topic: {text}")),
-        StoreError::Refused { code: REPLICAS_NOT_SUPPORTED, text } => CreateTopicError::InvalidReplication(text),
-        StoreError::Refused { code, text } if LIMITS.contains(&code) => CreateTopicError::NoRoom(text),
-        error => CreateTopicError::Store(error),
-    }
 }

@@ -421,7 +421,10 @@ impl Catalog {
         let began = self.memory.lock().expect("no holder panics").tick();
         let found = match self.examine(name)? {
             Some(Standing::Whole(known)) => Found::Whole(known),
-            Some(Standing::Part { .. }) => Found::Part,
+            Some(Standing::Part { missing }) => {
+                debug!(self.logger, "a topic is not whole"; "topic" => name, "missing" => ?missing);
+                Found::Part
+            }
             None => Found::Nothing,
         };
         Ok(self.take_in(name, found, began))

@@ -361,6 +361,7 @@ impl PartitionLog {
             error,
             StoreError::Unavailable
                 | StoreError::NoSpace(_)
+                | StoreError::NoPeers(_)
                 | StoreError::TooLarge { .. }
                 | StoreError::Refused { .. }
                 | StoreError::Busy

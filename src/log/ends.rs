@@ -2,7 +2,9 @@
 
 use crate::limits::{CEILING_STEP_OFFSETS, END_RETRY, STORE_CALL_MAX};
 use crate::log::end::{self, EndEntry};
+use crate::log::LogError;
 use crate::log::partition::{PartitionLog, Phase};
+use crate::store::StoreError;
 use slog::debug;
 use std::sync::Arc;
 
@@ -34,7 +36,13 @@ impl PartitionLog {
         }
         match written {
             Ok(_) => self.pump(),
-            Err(_) if raise => self.raise_later(),
+            Err(error) if raise => {
+                // Who waits for room below the ceiling is told that there is none in the store.
+                if let StoreError::NoSpace(_) = error {
+                    self.refuse_queue(&LogError::Store(error));
+                }
+                self.raise_later();
+            }
             Err(_) => {}
         }
     }

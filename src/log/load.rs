@@ -305,7 +305,11 @@ impl Loan {
             entry.ceiling = self.tail.next_offset + CEILING_STEP_OFFSETS;
         }
         if entry != known {
-            entry.ceiling = end::write(self.store(), &end_key, &entry, by())?;
+            entry.ceiling = match end::write(self.store(), &end_key, &entry, by()) {
+                // What a full store holds can be read. Appends wait below the ceiling that stands.
+                Err(StoreError::NoSpace(_)) => known.ceiling,
+                written => written?,
+            };
         }
         let mut state = log.lock();
         state.end.ceiling = entry.ceiling;

@@ -169,6 +169,8 @@ pub enum StoreError {
     TooLarge { max: usize },
     /// The server has no room (10047, 10005, 10122, 10023, 10077): its own words.
     NoSpace(String),
+    /// The cluster knows too few servers for the replicas asked for (10005), maybe only as yet: its own words.
+    NoPeers(String),
     /// Any other refusal, with JetStream's `err_code`.
     Refused { code: u32, text: String },
     /// The answer could not be understood.
@@ -188,6 +190,7 @@ impl fmt::Display for StoreError {
             StoreError::Busy => f.write_str("the stream is not answering; refused without trying"),
             StoreError::TooLarge { max } => write!(f, "the message exceeds the server's max_payload of {max} bytes"),
             StoreError::NoSpace(text) => write!(f, "JetStream has no room: {text}"),
+            StoreError::NoPeers(text) => write!(f, "JetStream knows too few servers for the replicas: {text}"),
             StoreError::Refused { code, text } => write!(f, "JetStream refused with {code}: {text}"),
             StoreError::Garbled(text) => write!(f, "JetStream's answer could not be read: {text}"),
         }

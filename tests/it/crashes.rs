@@ -1,13 +1,14 @@
 //! kill -9 at bad moments: what was acknowledged is there, at the offset that was told, and offsets never repeat.
 
-use crate::harness::batch::Batch;
+use crate::harness::batch::{Batch, offsets_and_values};
 use crate::harness::librdkafka::{self, numbered, producer, texts};
-use crate::harness::wire::{EARLIEST, LATEST};
-use crate::harness::{Gateway, JetStream, Nats, SOON, Wire, eventually};
+use crate::harness::wire::{EARLIEST, LATEST, RETRIABLE};
+use crate::harness::{Gateway, JetStream, Nats, SOON, Version, Wire, eventually};
 use crate::on_each_server;
 use kafka_protocol::messages::FetchRequest;
 use serde_json::json;
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 const STREAM: &str = "kafka-t-0";
@@ -104,6 +105,59 @@ fn age_out(jetstream: &mut JetStream) {
     jetstream.reconfigure(STREAM, |config| config["max_age"] = json!(604_800_000_000_000_u64));
 }
 
+/// The server is killed right after an ack, one that the second gateway may not have heard of, and the stream emptied before
+/// either has looked at it again.
+fn empty_behind_two_gateways(version: Version, gateways_die: bool, empty: impl FnOnce(&mut JetStream)) {
+    let mut nats = Nats::start(version);
+    let mut gateways = ["--node-id=1", "--node-id=2"].map(|id| Gateway::start(&nats, &[id]));
+    let mut spent = fill(&gateways[0]);
+    assert_eq!(patiently(&gateways[1], "second"), spent);
+    for _ in 0..20 {
+        spent = patiently(&gateways[0], "first");
+    }
+    nats.kill();
+    if gateways_die {
+        gateways.iter_mut().for_each(Gateway::kill);
+    }
+    nats.restart();
+    empty(&mut nats.jetstream());
+    if gateways_die {
+        gateways.iter_mut().for_each(Gateway::restart);
+    }
+    let mut log = Vec::new();
+    for round in 0..6 {
+        let value = format!("after {round}");
+        log.push((patiently(&gateways[(round + 1) % 2], &value), value));
+    }
+    assert!(log[0].0 > spent && log.is_sorted_by(|a, b| a.0 < b.0), "{log:?}, and {spent} was given before");
+    for gateway in &gateways {
+        let mut wire = gateway.wire();
+        let end = log[5].0 + 1;
+        eventually("the end is known", SOON, || (wire.list_offset("t", 0, LATEST) == end).then_some(()));
+        assert_eq!(wire.read_all("t", 0, log[0].0), log);
+        // One that lived on may still have what it wrote itself.
+        let old = wire.fetch("t", 0, spent);
+        let found = offsets_and_values(&old.records.unwrap_or_default());
+        let kept = !gateways_die && found.first() == Some(&(spent, "first".to_owned()));
+        assert!(old.error_code == OFFSET_OUT_OF_RANGE || kept, "{} {found:?}", old.error_code);
+    }
+}
+
+/// Produces as clients do, again after what may be retried, and gives the offset.
+#[track_caller]
+fn patiently(gateway: &Gateway, value: &str) -> i64 {
+    // Each from a producer of its own, so that what was stored without an answer is not stored again.
+    static PRODUCER: AtomicI64 = AtomicI64::new(4711);
+    let batch = Batch::of([value]).idempotent(PRODUCER.fetch_add(1, Ordering::Relaxed), 0, 0);
+    eventually("the record is taken", SOON, || match gateway.wire().produce("t", 0, &batch) {
+        (0, base) => Some(base),
+        (error, _) => {
+            assert!(RETRIABLE.contains(&error), "error {error}");
+            None
+        }
+    })
+}
+
 on_each_server! {
     fn offsets_never_repeat_after_kill_9_and_a_purge(version) {
         let nats = Nats::start(version);
@@ -134,6 +188,18 @@ on_each_server! {
         nats.restart();
         gateway.restart();
         expect_offsets_go_on(&gateway, spent);
+    }
+
+    fn offsets_never_repeat_at_two_gateways_when_the_server_dies_and_all_is_purged(version) {
+        for gateways_die in [false, true] {
+            empty_behind_two_gateways(version, gateways_die, |jetstream| jetstream.purge(STREAM, None));
+        }
+    }
+
+    fn offsets_never_repeat_at_two_gateways_when_the_server_dies_and_all_ages_out(version) {
+        for gateways_die in [false, true] {
+            empty_behind_two_gateways(version, gateways_die, age_out);
+        }
     }
 
     fn offsets_go_on_when_the_stream_is_emptied_under_a_running_gateway(version) {
@@ -227,7 +293,7 @@ fn check_one_incarnation(wire: &mut Wire) {
 
 #[test]
 fn a_client_that_dies_while_it_waits_leaves_nothing_behind() {
-    let nats = Nats::start(crate::harness::Version::Newest);
+    let nats = Nats::start(Version::Newest);
     let mut gateway = Gateway::start(&nats, &[]);
     gateway.wire().create_topic("t", 1);
     let before = gateway.process().resident_bytes();

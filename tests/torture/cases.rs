@@ -281,6 +281,26 @@ fn leaders_that_step_down_and_die_again_and_again_lose_nothing() {
 }
 
 #[test]
+fn a_topic_that_was_created_is_served_at_once_by_every_gateway_of_a_cluster() {
+    let rig = rig(3, Version::Newest, 3);
+    let batch = Batch::of(["first"]);
+    for round in 0..30 {
+        let name = format!("new-{round}");
+        rig.create_topic(&name, 2);
+        std::thread::scope(|scope| {
+            for gateway in &rig.gateways[1..] {
+                let request = produce_request(&name, 1, batch.encode());
+                scope.spawn(move || {
+                    let answer = gateway.wire().call(9, &request);
+                    let (error, _) = produced(&answer.responses[0].partition_responses[0]);
+                    assert!(error == 0 || RETRIABLE.contains(&error), "round {round}: error {error}");
+                });
+            }
+        });
+    }
+}
+
+#[test]
 fn eight_producers_through_two_gateways_share_one_partition() {
     let config = Config { servers: 1, version: Version::Oldest, gateways: 2 };
     let seconds = if std::env::var_os("MINUTES").is_some() { 60 } else { 10 };

@@ -6,10 +6,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 /// After this, what was acknowledged through one gateway is known to all: three lost heartbeats, a poll, a busy machine.
 const STALE_US_MAX: u64 = 15_000_000;
 
-/// Batches of an idempotent producer that may be in flight together.
-const IN_FLIGHT_MAX: usize = 5;
-
-const OUT_OF_ORDER_SEQUENCE_NUMBER: i16 = 45;
+/// A gateway that could ask the store for this long has learned what it did not know.
+const LEARNING_US_MAX: u64 = 5_000_000;
 
 /// Violations of one kind are reported up to this many times.
 const REPORTED_MAX: usize = 5;
@@ -237,6 +235,12 @@ impl<'a> Check<'a> {
     fn watermarks(&mut self) {
         let gateways: BTreeSet<usize> = self.events.iter().map(|event| event.gateway).collect();
         let everywhere = floors(self.events.iter().copied());
+        let troubles: Vec<(u64, u64)> = self
+            .events
+            .iter()
+            .filter(|event| event.what == What::Trouble)
+            .map(|event| (event.sent_us, event.settled_us))
+            .collect();
         for gateway in gateways {
             let here: Vec<&Event> = self.events.iter().copied().filter(|event| event.gateway == gateway).collect();
             let floor = floors(here.iter().copied());
@@ -248,11 +252,11 @@ impl<'a> Check<'a> {
                     let text = format!("{told} after {known} at {}", place(event));
                     self.report(Fault::WatermarkWentBack, text);
                 }
-                // A fetch that finds nothing because the store is away says what was known, and the client asks again.
-                if matches!(&event.what, What::Read { records, .. } if records.is_empty()) {
-                    continue;
+                let mut long_before = event.sent_us.saturating_sub(STALE_US_MAX);
+                // A fetch asks nobody for what it has, and says what was known while the store is away.
+                if let What::Read { .. } = event.what {
+                    long_before = long_before.min(learned_until(&troubles, event.sent_us));
                 }
-                let long_before = event.sent_us.saturating_sub(STALE_US_MAX);
                 if let Some(known) = floor_before(&everywhere, long_before).filter(|known| *known > told) {
                     self.report(Fault::Stale, format!("{told}, long after {known} was known, at {}", place(event)));
                 }
@@ -295,18 +299,9 @@ impl<'a> Check<'a> {
     }
 
     fn errors(&mut self) {
-        let emptied = self.events.iter().filter(|event| event.what == What::Emptied).count();
-        let mut gaps: HashMap<u16, usize> = HashMap::new();
         for event in self.events.clone() {
             match event.what {
                 What::Produce { producer, first, outcome: Outcome::Refused(error), .. } => {
-                    // What is emptied loses the producers' states; as with Kafka, of the batches in flight a later one
-                    // may then be taken first, and those before it are refused.
-                    let so_far = gaps.entry(producer).or_default();
-                    *so_far += usize::from(error == OUT_OF_ORDER_SEQUENCE_NUMBER);
-                    if error == OUT_OF_ORDER_SEQUENCE_NUMBER && *so_far <= emptied * IN_FLIGHT_MAX {
-                        continue;
-                    }
                     let text = format!("error {error} to record {first} of producer {producer}, {}", place(event));
                     self.report(Fault::FalseError, text);
                 }
@@ -341,6 +336,19 @@ fn told_watermark(what: &What) -> Option<i64> {
         | What::Final { high_watermark, .. } => Some(*high_watermark),
         _ => None,
     }
+}
+
+/// What was known by then, every gateway could learn before `now_us`: the store was well for long enough since.
+/// `troubles` are in order and do not overlap.
+fn learned_until(troubles: &[(u64, u64)], now_us: u64) -> u64 {
+    let mut well_until = now_us;
+    for (began, over) in troubles.iter().rev().filter(|(began, _)| *began < now_us) {
+        if well_until.saturating_sub(*over) >= LEARNING_US_MAX {
+            break;
+        }
+        well_until = *began;
+    }
+    well_until.saturating_sub(LEARNING_US_MAX)
 }
 
 /// When an end was known, and the highest known until then: from watermarks and from acknowledgements.

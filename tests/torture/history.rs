@@ -65,6 +65,8 @@ pub enum What {
     },
     /// The stream was emptied: the next offset may be a higher one.
     Emptied,
+    /// The store could not be reached, or could not commit, from when it was sent until it was settled.
+    Trouble,
     /// The whole log, read when all was quiet again.
     Final {
         log_start: i64,

@@ -5,11 +5,13 @@ mod checker;
 mod checker_tests;
 mod clients;
 mod committer;
+mod disk;
 #[path = "../it/harness/mod.rs"]
 #[allow(dead_code, reason = "shared with the integration tests, which use all of it")]
 mod harness;
 mod history;
 mod nemesis;
+mod no_room;
 mod proxy;
 mod random;
 mod rig;

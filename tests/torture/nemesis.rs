@@ -33,6 +33,23 @@ pub enum Fault {
 }
 
 impl Fault {
+    /// Gateways cannot ask the store meanwhile, or not all of it.
+    pub fn troubles_the_store(self) -> bool {
+        use Fault::*;
+        matches!(
+            self,
+            KillServer
+                | KillAllServers
+                | FreezeServer
+                | FreezeFollowers
+                | StepDown
+                | HoldRequests
+                | HoldAnswers
+                | CutConnections
+                | KillGatewayOfFrozenServer
+        )
+    }
+
     pub fn needs_a_cluster(self) -> bool {
         matches!(self, Fault::FreezeFollowers | Fault::StepDown)
     }

@@ -9,6 +9,7 @@ use crate::random::Random;
 use crate::rig::{Config, PARTITIONS, RECOVERY, Rig};
 use std::fmt;
 use std::io::Write;
+use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -73,7 +74,11 @@ pub fn run(plan: &Plan) -> Report {
                 continue;
             }
             let began = rig.began.elapsed();
+            let sent_us = rig.journal.now_us();
             nemesis::strike(rig, random, fault);
+            if fault.troubles_the_store() {
+                (0..PARTITIONS).for_each(|partition| rig.journal.note(0, partition, sent_us, What::Trouble));
+            }
             say(&format!("{began:.1?} to {:.1?} {fault:?}", rig.began.elapsed()));
             std::thread::sleep(Duration::from_millis(random.between(200, 2_500)));
             struck += 1;
@@ -83,10 +88,21 @@ pub fn run(plan: &Plan) -> Report {
     rig.read_finally(&GROUPS);
     events.append(&mut rig.journal.events);
     let producers = (0..PRODUCERS).map(|number| Promises { idempotent: is_idempotent(number) }).collect();
-    let violations = check(&History { producers, events });
+    let history = History { producers, events };
+    let violations = check(&history);
     say(&format!("CONFIG={config} SEED={seed}: {report}; {} violations", violations.len()));
+    if let (false, Some(folder)) = (violations.is_empty(), std::env::var_os("KEEP")) {
+        keep(&rig, &history, &Path::new(&folder).join(seed.to_string()));
+    }
     expect_none(config, seed, &violations);
     report
+}
+
+/// Writes down all that is known of a run that went wrong.
+fn keep(rig: &Rig, history: &History, folder: &Path) {
+    rig.keep_logs(folder);
+    let lines = history.events.iter().map(|event| format!("{event:?}\n")).collect::<String>();
+    let _ = std::fs::write(folder.join("history"), format!("began {:?} ago\n{lines}", rig.began.elapsed()));
 }
 
 #[track_caller]

@@ -4,6 +4,7 @@ use crate::harness::process::Process;
 use crate::harness::{Folder, JetStream, Version, eventually, free_port, tool};
 use crate::proxy::Proxy;
 use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -13,6 +14,17 @@ const READY: Duration = Duration::from_secs(60);
 /// How long a new cluster may take to know its members, and how often it is started anew if it does not.
 const FORMING: Duration = Duration::from_secs(20);
 const FORMING_ATTEMPTS: u32 = 3;
+
+/// What a server stores its streams on.
+#[derive(Clone, Copy)]
+pub enum Store<'a> {
+    /// A folder, and more room than any test takes.
+    Ample,
+    /// A folder, and so many bytes that JetStream may use there.
+    Quota(u64),
+    /// A place that may get full.
+    On(&'a Path),
+}
 
 pub struct Servers {
     nodes: Vec<Node>,
@@ -30,15 +42,21 @@ struct Node {
 impl Servers {
     /// `count` is 1, or 3 for a cluster.
     pub fn start(version: Version, count: usize) -> Servers {
+        Servers::on(Store::Ample, version, count)
+    }
+
+    pub fn on(store: Store, version: Version, count: usize) -> Servers {
         let ports: Vec<(u16, u16)> = (0..count).map(|_| (free_port(), free_port())).collect();
         let routes: Vec<String> = ports.iter().map(|(_, route)| format!("nats-route://127.0.0.1:{route}")).collect();
         let node = |(number, (port, route)): (usize, &(u16, u16))| {
             let folder = Folder::new("nats");
             let name = format!("n{number}");
+            let place = if let Store::On(place) = store { place } else { folder.path() };
+            let bytes = if let Store::Quota(bytes) = store { bytes } else { 1 << 40 };
             let mut config = format!(
                 "listen: \"127.0.0.1:{port}\"\nserver_name: {name}\nmax_payload: 8388608\n\
-                 jetstream {{ store_dir: \"{}\", max_file_store: 1TB }}\n",
-                folder.path().join("data").display()
+                 jetstream {{ store_dir: \"{}\", max_file_store: {bytes} }}\n",
+                place.join("data").display()
             );
             if count > 1 {
                 config += &format!(
@@ -72,7 +90,7 @@ impl Servers {
         }
         let deadline = Instant::now() + FORMING;
         let probe =
-            json!({ "name": "probe", "subjects": ["probe"], "num_replicas": self.nodes.len(), "max_bytes": 1 << 28 });
+            json!({ "name": "probe", "subjects": ["probe"], "num_replicas": self.nodes.len(), "max_bytes": 1 << 20 });
         loop {
             let mut jetstream = self.jetstream();
             match jetstream.try_api("STREAM.CREATE.probe", &probe) {
@@ -88,6 +106,11 @@ impl Servers {
 
     pub fn count(&self) -> usize {
         self.nodes.len()
+    }
+
+    /// What each server is called, and the file that it logs to.
+    pub fn logs(&self) -> Vec<(String, PathBuf)> {
+        self.nodes.iter().map(|node| (node.name.clone(), node.folder.path().join("log"))).collect()
     }
 
     /// The servers behind their proxies, for `--pubsub-url`.

@@ -130,3 +130,24 @@ fn nothing_is_published_beyond_the_ceiling() {
     assert_eq!(world.messages(), 2);
     assert_eq!(gateway.settle(&pending).expect("stored").base_offset, jump - 8);
 }
+
+#[test]
+fn a_log_in_a_full_store_can_be_read_and_says_that_there_is_no_room() {
+    let world = World::new();
+    let writer = world.gateway();
+    for n in 0..3 {
+        assert_eq!(writer.append(batch(1)), Ok(n));
+    }
+    world.store.set_full(true);
+    let reader = world.gateway();
+    assert_eq!((reader.end(), reader.consume(0, 1_000).len()), (3, 3));
+    let full = Err(LogError::Store(StoreError::NoSpace("insufficient resources".to_owned())));
+    assert_eq!(reader.append(batch(1)), full);
+    // Nothing may be published before there is a ceiling above it, which a full store does not take either.
+    world.store.set_full(false);
+    reader.log.lock().end.ceiling = 3;
+    world.store.set_full(true);
+    assert_eq!(reader.append(batch(1)), full);
+    world.store.set_full(false);
+    assert_eq!(reader.append(batch(1)), Ok(3));
+}

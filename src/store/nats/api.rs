@@ -191,6 +191,8 @@ pub(super) fn store_error(error: &Value) -> StoreError {
         10037 | 10043 => StoreError::NoMessage,
         10058 => StoreError::StreamExists,
         10071 | 10164 => StoreError::WrongLast(number_at_end(&text).map(Sequence)),
+        // No server for one of the replicas: for want of room, or of servers.
+        10005 if !text.contains("storage") => StoreError::NoPeers(text),
         // Insufficient resources, storage, memory; limits of account, stream, placement.
         10002 | 10005 | 10023 | 10028 | 10047 | 10077 | 10122 => StoreError::NoSpace(text),
         // Cluster or stream without a leader, guard check busy, too many requests: it passes.

@@ -3,6 +3,7 @@
 use super::process::Process;
 use super::{Folder, Nats, Wire, eventually, free_port};
 use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
@@ -67,7 +68,7 @@ impl Gateway {
     fn spawn(&mut self) {
         let mut command = Command::new(env!("CARGO_BIN_EXE_hanzo-kafka"));
         command.args(&self.arguments).stdout(Stdio::piped()).env("RUST_BACKTRACE", "1");
-        self.process = Some(Process::start(command, &self.folder.path().join("log")));
+        self.process = Some(Process::start(command, &self.log()));
     }
 
     /// Waits for the line that says it is ready; gives how long that took.
@@ -90,6 +91,11 @@ impl Gateway {
 
     pub fn process(&mut self) -> &mut Process {
         self.process.as_mut().expect("the gateway runs")
+    }
+
+    /// The file that it logs to, through all its lives.
+    pub fn log(&self) -> PathBuf {
+        self.folder.path().join("log")
     }
 
     /// Whether it was started and neither killed nor terminated since.

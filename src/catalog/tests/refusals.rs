@@ -1,0 +1,51 @@
+//! What JetStream refuses for want of servers or of room.
+
+use super::*;
+
+fn too_few() -> StoreError {
+    StoreError::NoPeers("no suitable peers for placement".to_owned())
+}
+
+#[test]
+fn a_cluster_that_has_just_formed_is_asked_again_until_it_knows_its_servers() {
+    let cluster = Cluster::new();
+    let gateway = cluster.gateway();
+    let mut refusals = 3;
+    gateway.store.on_call(move |call| match call {
+        Call::Create(_) if refusals > 0 => {
+            refusals -= 1;
+            Fate::Refuse(too_few())
+        }
+        _ => Fate::Pass,
+    });
+    assert!(gateway.create("t", 2).is_ok());
+    assert_eq!(cluster.streams().len(), 2);
+}
+
+#[test]
+fn too_few_servers_are_told_as_what_may_pass_and_leave_nothing() {
+    let cluster = Cluster::new();
+    let gateway = cluster.gateway();
+    gateway.store.on_call(|call| match call {
+        Call::Create(_) => Fate::Refuse(too_few()),
+        _ => Fate::Pass,
+    });
+    let new = NewTopic { name: "t".to_owned(), partitions: 2, replicas: 3, settings: Default::default() };
+    let soon = cluster.now() + Duration::from_millis(10);
+    assert_eq!(gateway.catalog.create(new, soon).map(|_| ()), Err(CreateTopicError::Store(too_few())));
+    assert_eq!(cluster.streams(), [""; 0]);
+}
+
+#[test]
+fn a_refusal_for_want_of_room_names_what_was_asked_for() {
+    let cluster = Cluster::new();
+    let gateway = cluster.gateway();
+    gateway.store.on_call(|call| match call {
+        Call::Create(_) => Fate::Refuse(StoreError::NoSpace("insufficient storage".to_owned())),
+        _ => Fate::Pass,
+    });
+    for (bytes, expected) in [("60000000", "3 of 60000000 bytes, on 1 server(s) each"), ("-1", "insufficient storage")] {
+        let refused = gateway.create_with("t", 3, &[("retention.bytes", bytes)]);
+        assert!(matches!(&refused, Err(CreateTopicError::NoRoom(text)) if text.contains(expected)), "{refused:?}");
+    }
+}
