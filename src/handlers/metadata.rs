@@ -13,7 +13,7 @@
 
 use super::authorized::{CLUSTER_OPERATIONS, TOPIC_OPERATIONS};
 use super::errors::for_admin;
-use super::{Context, Outcome, Services};
+use super::{Context, Outcome, Services, partitions};
 use crate::catalog::{CreateTopicError, NewTopic, Topic, names};
 use crate::protocol::error_code::ErrorCode;
 use crate::protocol::messages::metadata::{
@@ -149,7 +149,7 @@ fn find_or_create(cx: &Context, name: &str, create_by: Option<Instant>) -> Resul
 }
 
 fn row(cx: &Context, topic: &Topic) -> MetadataResponseTopic {
-    let leader = cx.services.cluster.broker().id;
+    let leader = partitions::leader(cx);
     let partition = |partition_index: i32| MetadataResponsePartition {
         error_code: ErrorCode::NONE.code(),
         partition_index,

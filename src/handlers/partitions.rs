@@ -42,6 +42,11 @@ impl Named<'_> {
     }
 }
 
+/// The broker that is told as leader and only replica of every partition: each gateway serves all, and names itself.
+pub fn leader(cx: &Context) -> i32 {
+    cx.services.cluster.broker().id
+}
+
 /// The log of one partition of a topic.
 pub fn log(cx: &Context, topic: &Topic, index: i32) -> Result<Arc<PartitionLog>, ErrorCode> {
     cx.services.logs.partition(topic, index).ok_or(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION)

@@ -18,8 +18,8 @@ pub(crate) mod servers;
 mod time;
 
 use super::{
-    From, KvBucket, KvEntry, Message, Pick, Publish, PublishDone, Sequence, ServerInfo, Store, StoreError, StoreResult,
-    StreamInfo,
+    From, KvBucket, KvEntry, Message, Pick, Publish, PublishDone, Sequence, ServerInfo, Storage, Store, StoreError,
+    StoreResult, StreamInfo,
 };
 use bytes::Bytes;
 use link::Request;
@@ -171,6 +171,10 @@ impl Store for NatsStore {
             max_payload: self.writes.max_payload(),
             connected: self.writes.is_open() && self.reads.is_open() && self.control.is_open(),
         }
+    }
+
+    fn storage(&self, deadline: Instant) -> StoreResult<Storage> {
+        self.api_storage(deadline)
     }
 
     fn stream_create(&self, config: &Value, deadline: Instant) -> StoreResult<StreamInfo> {
