@@ -165,6 +165,9 @@ pub const GROUP_TOKEN_BYTES_MAX: usize = 2_048;
 /// Requests that wait for one group's write. No group's members ask more than that within the time of one write.
 pub const GROUP_QUEUE_MAX: usize = 10_000;
 
+/// Partitions in one page of DescribeTopicPartitions: Kafka's `max.request.partition.size.limit`. Clients ask for the next.
+pub const DESCRIBED_PARTITIONS_MAX: usize = 2_000;
+
 /// Ids of one group that were given out and not come back with. Each lives for a session timeout at most.
 pub const PENDING_MEMBERS_MAX: usize = 2_000;
 

@@ -1,23 +1,42 @@
 //! One file per API: the only place that knows both messages and domain.
 
+pub mod alter_client_quotas;
+pub mod alter_partition_reassignments;
+pub mod alter_user_scram_credentials;
 pub mod api_versions;
 mod authorized;
 mod awaited;
+pub mod create_acls;
+pub mod create_delegation_token;
 pub mod create_topics;
+pub mod delete_acls;
 pub mod delete_groups;
 pub mod delete_topics;
+pub mod describe_acls;
+pub mod describe_client_quotas;
 pub mod describe_cluster;
 pub mod describe_configs;
+pub mod describe_delegation_token;
 pub mod describe_groups;
+pub mod describe_log_dirs;
+pub mod describe_producers;
+pub mod describe_quorum;
+pub mod describe_topic_partitions;
+pub mod describe_user_scram_credentials;
+pub mod elect_leaders;
 pub mod errors;
+pub mod expire_delegation_token;
 pub mod fetch;
 pub mod find_coordinator;
+pub mod get_telemetry_subscriptions;
 pub mod heartbeat;
 pub mod init_producer_id;
 pub mod join_group;
 pub mod leave_group;
+pub mod list_config_resources;
 pub mod list_groups;
 pub mod list_offsets;
+pub mod list_partition_reassignments;
 pub mod metadata;
 pub mod offset_commit;
 pub mod offset_delete;
@@ -25,7 +44,9 @@ pub mod offset_fetch;
 pub mod offset_for_leader_epoch;
 mod partitions;
 pub mod produce;
+pub mod renew_delegation_token;
 pub mod sync_group;
+pub mod update_features;
 
 use crate::catalog::Catalog;
 use crate::clock::{Clock, Now};
@@ -181,6 +202,27 @@ impl Gateway {
             ApiKey::ListGroups => run(cx, body, list_groups::handle),
             ApiKey::DeleteGroups => run(cx, body, delete_groups::handle),
             ApiKey::OffsetDelete => run(cx, body, offset_delete::handle),
+            ApiKey::DescribeAcls => run(cx, body, describe_acls::handle),
+            ApiKey::CreateAcls => run(cx, body, create_acls::handle),
+            ApiKey::DeleteAcls => run(cx, body, delete_acls::handle),
+            ApiKey::DescribeLogDirs => run(cx, body, describe_log_dirs::handle),
+            ApiKey::CreateDelegationToken => run(cx, body, create_delegation_token::handle),
+            ApiKey::RenewDelegationToken => run(cx, body, renew_delegation_token::handle),
+            ApiKey::ExpireDelegationToken => run(cx, body, expire_delegation_token::handle),
+            ApiKey::DescribeDelegationToken => run(cx, body, describe_delegation_token::handle),
+            ApiKey::ElectLeaders => run(cx, body, elect_leaders::handle),
+            ApiKey::AlterPartitionReassignments => run(cx, body, alter_partition_reassignments::handle),
+            ApiKey::ListPartitionReassignments => run(cx, body, list_partition_reassignments::handle),
+            ApiKey::DescribeClientQuotas => run(cx, body, describe_client_quotas::handle),
+            ApiKey::AlterClientQuotas => run(cx, body, alter_client_quotas::handle),
+            ApiKey::DescribeUserScramCredentials => run(cx, body, describe_user_scram_credentials::handle),
+            ApiKey::AlterUserScramCredentials => run(cx, body, alter_user_scram_credentials::handle),
+            ApiKey::DescribeQuorum => run(cx, body, describe_quorum::handle),
+            ApiKey::UpdateFeatures => run(cx, body, update_features::handle),
+            ApiKey::DescribeProducers => run(cx, body, describe_producers::handle),
+            ApiKey::GetTelemetrySubscriptions => run(cx, body, get_telemetry_subscriptions::handle),
+            ApiKey::ListConfigResources => run(cx, body, list_config_resources::handle),
+            ApiKey::DescribeTopicPartitions => run(cx, body, describe_topic_partitions::handle),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! From what a request names to a partition's log, and from what the log says to Kafka's codes.
 
 use crate::catalog::Topic;
+use crate::cluster::Cluster;
 use crate::handlers::{Context, errors};
 use crate::log::{LogError, PartitionLog};
 use crate::protocol::error_code::ErrorCode;
@@ -40,6 +41,11 @@ impl Named<'_> {
             LogError::Store(error) => errors::for_partition(error),
         }
     }
+}
+
+/// The broker that is told as a partition's leader and only replica; -1 while no broker is known.
+pub fn leader(cx: &Context, topic: &Topic, partition: i32) -> i32 {
+    Cluster::leader(&cx.services.cluster.brokers(), topic.id, partition).unwrap_or(-1)
 }
 
 /// The log of one partition of a topic.

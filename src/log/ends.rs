@@ -1,8 +1,8 @@
 //! When and how a partition writes its end entry.
 
 use crate::limits::{CEILING_STEP_OFFSETS, END_RETRY, STORE_CALL_MAX};
-use crate::log::end::{self, EndEntry};
 use crate::log::LogError;
+use crate::log::end::{self, EndEntry};
 use crate::log::partition::{PartitionLog, Phase};
 use crate::store::StoreError;
 use slog::debug;

@@ -20,6 +20,7 @@ mod tests;
 
 pub use append::Append;
 pub use partition::{PartitionLog, View};
+pub use producers::ProducerSeen;
 pub use read::Read;
 pub use time::TimeQuery;
 

@@ -6,7 +6,7 @@ use crate::log::append::{Flight, Queue, refuse_all};
 use crate::log::cache::{Chain, PartitionKey};
 use crate::log::end::{EndEntry, NewestTime};
 use crate::log::index::{Boundary, Index};
-use crate::log::producers::Producers;
+use crate::log::producers::{ProducerSeen, Producers};
 use crate::log::scan::Scan;
 use crate::log::sent_back::SentBack;
 use crate::log::{LogError, Shared};
@@ -217,6 +217,12 @@ impl PartitionLog {
     pub fn exact_start(self: &Arc<Self>, deadline: Instant) -> Result<View, LogError> {
         self.exact_view(deadline)?;
         self.refresh_start(deadline)
+    }
+
+    /// The producers that are remembered, by id, those of other gateways included.
+    pub fn producers(self: &Arc<Self>, deadline: Instant) -> Result<Vec<ProducerSeen>, LogError> {
+        self.exact_view(deadline)?;
+        self.with_tail(deadline, |loan| Ok(loan.tail.producers.seen()))
     }
 
     /// What is known without asking anybody; `None` before the log was first loaded.

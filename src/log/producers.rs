@@ -33,6 +33,16 @@ pub struct ProducerState {
     pub loose: bool,
 }
 
+/// A remembered producer as others are told of it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ProducerSeen {
+    pub id: i64,
+    pub epoch: i16,
+    pub last_sequence: i32,
+    /// When its newest batch was appended, milliseconds since the epoch; -1 where that is not remembered.
+    pub append_time_ms: i64,
+}
+
 /// What the check of a batch found.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Verdict {
@@ -69,6 +79,22 @@ impl Producers {
     /// Messages are gone that nobody here has read: what is known of each producer may not be its newest.
     pub fn loosen(&mut self) {
         self.states.values_mut().for_each(|state| state.loose = true);
+    }
+
+    /// All that are remembered, by id.
+    pub fn seen(&self) -> Vec<ProducerSeen> {
+        let row = |(id, state): (&i64, &ProducerState)| {
+            let newest = state.batches.back();
+            ProducerSeen {
+                id: *id,
+                epoch: state.epoch,
+                last_sequence: newest.map_or(-1, |batch| batch.last_sequence),
+                append_time_ms: newest.map_or(-1, |batch| batch.append_time_ms),
+            }
+        };
+        let mut seen: Vec<_> = self.states.iter().map(row).collect();
+        seen.sort_by_key(|producer| producer.id);
+        seen
     }
 
     /// Drops the older half, by last offset: rare, and cheap over many calls.

@@ -1,10 +1,13 @@
 //! The one table of what is served: key, name, versions, first flexible version, request, response.
 
 use super::error_code::ErrorCode;
+use super::features::{FEATURES, FINALIZED_EPOCH, Feature};
 use super::frame;
 use super::header::RequestHeader;
 use super::messages;
-use super::messages::api_versions::{ApiVersion, ApiVersionsRequest, ApiVersionsResponse};
+use super::messages::api_versions::{
+    ApiVersion, ApiVersionsRequest, ApiVersionsResponse, FinalizedFeatureKey, SupportedFeatureKey,
+};
 use crate::wire::Wire;
 use std::fmt::Debug;
 use std::ops::RangeInclusive;
@@ -85,7 +88,7 @@ macro_rules! apis {
 // ListOffsets ends before Kafka's 11, OffsetCommit and OffsetFetch before its 10: no independent implementation writes
 // those yet. OffsetDelete never became flexible.
 apis! {
-    Produce              = 0,  serves 3..=13, advertises 0, flexible 9, produce(ProduceRequest => ProduceResponse);
+    Produce              = 0,  serves 3..=13, advertises 0, flexible 9,  produce(ProduceRequest => ProduceResponse);
     Fetch                = 1,  serves 4..=18, flexible 12, fetch(FetchRequest => FetchResponse);
     ListOffsets          = 2,  serves 1..=10, flexible 6,  list_offsets(ListOffsetsRequest => ListOffsetsResponse);
     Metadata             = 3,  serves 0..=13, flexible 9,  metadata(MetadataRequest => MetadataResponse);
@@ -103,10 +106,31 @@ apis! {
     DeleteTopics         = 20, serves 1..=6,  flexible 4,  delete_topics(DeleteTopicsRequest => DeleteTopicsResponse);
     InitProducerId       = 22, serves 0..=5,  flexible 2,  init_producer_id(InitProducerIdRequest => InitProducerIdResponse);
     OffsetForLeaderEpoch = 23, serves 2..=4,  flexible 4,  offset_for_leader_epoch(OffsetForLeaderEpochRequest => OffsetForLeaderEpochResponse);
+    DescribeAcls         = 29, serves 1..=3,  flexible 2,  describe_acls(DescribeAclsRequest => DescribeAclsResponse);
+    CreateAcls           = 30, serves 1..=3,  flexible 2,  create_acls(CreateAclsRequest => CreateAclsResponse);
+    DeleteAcls           = 31, serves 1..=3,  flexible 2,  delete_acls(DeleteAclsRequest => DeleteAclsResponse);
     DescribeConfigs      = 32, serves 1..=4,  flexible 4,  describe_configs(DescribeConfigsRequest => DescribeConfigsResponse);
+    DescribeLogDirs      = 35, serves 1..=4,  flexible 2,  describe_log_dirs(DescribeLogDirsRequest => DescribeLogDirsResponse);
+    CreateDelegationToken = 38, serves 1..=3,  flexible 2,  create_delegation_token(CreateDelegationTokenRequest => CreateDelegationTokenResponse);
+    RenewDelegationToken = 39, serves 1..=2,  flexible 2,  renew_delegation_token(RenewDelegationTokenRequest => RenewDelegationTokenResponse);
+    ExpireDelegationToken = 40, serves 1..=2,  flexible 2,  expire_delegation_token(ExpireDelegationTokenRequest => ExpireDelegationTokenResponse);
+    DescribeDelegationToken = 41, serves 1..=3,  flexible 2,  describe_delegation_token(DescribeDelegationTokenRequest => DescribeDelegationTokenResponse);
     DeleteGroups         = 42, serves 0..=2,  flexible 2,  delete_groups(DeleteGroupsRequest => DeleteGroupsResponse);
+    ElectLeaders         = 43, serves 0..=2,  flexible 2,  elect_leaders(ElectLeadersRequest => ElectLeadersResponse);
+    AlterPartitionReassignments = 45, serves 0..=1,  flexible 0,  alter_partition_reassignments(AlterPartitionReassignmentsRequest => AlterPartitionReassignmentsResponse);
+    ListPartitionReassignments = 46, serves 0..=0,  flexible 0,  list_partition_reassignments(ListPartitionReassignmentsRequest => ListPartitionReassignmentsResponse);
     OffsetDelete         = 47, serves 0..=0,  flexible 1,  offset_delete(OffsetDeleteRequest => OffsetDeleteResponse);
+    DescribeClientQuotas = 48, serves 0..=1,  flexible 1,  describe_client_quotas(DescribeClientQuotasRequest => DescribeClientQuotasResponse);
+    AlterClientQuotas    = 49, serves 0..=1,  flexible 1,  alter_client_quotas(AlterClientQuotasRequest => AlterClientQuotasResponse);
+    DescribeUserScramCredentials = 50, serves 0..=0,  flexible 0,  describe_user_scram_credentials(DescribeUserScramCredentialsRequest => DescribeUserScramCredentialsResponse);
+    AlterUserScramCredentials = 51, serves 0..=0,  flexible 0,  alter_user_scram_credentials(AlterUserScramCredentialsRequest => AlterUserScramCredentialsResponse);
+    DescribeQuorum       = 55, serves 0..=2,  flexible 0,  describe_quorum(DescribeQuorumRequest => DescribeQuorumResponse);
+    UpdateFeatures       = 57, serves 0..=2,  flexible 0,  update_features(UpdateFeaturesRequest => UpdateFeaturesResponse);
     DescribeCluster      = 60, serves 0..=2,  flexible 0,  describe_cluster(DescribeClusterRequest => DescribeClusterResponse);
+    DescribeProducers    = 61, serves 0..=0,  flexible 0,  describe_producers(DescribeProducersRequest => DescribeProducersResponse);
+    GetTelemetrySubscriptions = 71, serves 0..=0,  flexible 0,  get_telemetry_subscriptions(GetTelemetrySubscriptionsRequest => GetTelemetrySubscriptionsResponse);
+    ListConfigResources  = 74, serves 0..=1,  flexible 0,  list_config_resources(ListConfigResourcesRequest => ListConfigResourcesResponse);
+    DescribeTopicPartitions = 75, serves 0..=0,  flexible 0,  describe_topic_partitions(DescribeTopicPartitionsRequest => DescribeTopicPartitionsResponse);
 }
 
 impl ApiKey {
@@ -120,14 +144,29 @@ impl ApiKey {
 }
 
 /// The answer to an ApiVersions request. From version 3 on the client names its software (KIP-511); a name that does
-/// not fit Kafka's pattern is answered INVALID_REQUEST and no list. Features are left empty: a client that misses one
-/// does without it.
+/// not fit Kafka's pattern is answered INVALID_REQUEST and no list. The features (KIP-584) ride in tagged fields from
+/// version 3 on.
 pub fn api_versions(version: i16, request: &ApiVersionsRequest) -> ApiVersionsResponse {
     let named = is_software_name(&request.client_software_name) && is_software_name(&request.client_software_version);
     if version >= 3 && !named {
         return ApiVersionsResponse { error_code: ErrorCode::INVALID_REQUEST.code(), ..Default::default() };
     }
-    ApiVersionsResponse { api_keys: advertised(), ..Default::default() }
+    ApiVersionsResponse {
+        api_keys: advertised(),
+        supported_features: FEATURES.iter().map(supported).collect(),
+        finalized_features_epoch: FINALIZED_EPOCH,
+        finalized_features: FEATURES.iter().map(finalized).collect(),
+        ..Default::default()
+    }
+}
+
+fn supported(feature: &Feature) -> SupportedFeatureKey {
+    SupportedFeatureKey { name: feature.name.to_owned(), min_version: feature.min, max_version: feature.max }
+}
+
+fn finalized(feature: &Feature) -> FinalizedFeatureKey {
+    let name = feature.name.to_owned();
+    FinalizedFeatureKey { name, max_version_level: feature.max, min_version_level: feature.max }
 }
 
 /// The whole frame that answers an ApiVersions of a version nobody here knows: UNSUPPORTED_VERSION in the layout of

@@ -2,6 +2,7 @@
 
 pub mod api;
 pub mod error_code;
+pub mod features;
 pub mod frame;
 pub mod header;
 pub mod messages;

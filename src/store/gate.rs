@@ -3,8 +3,8 @@
 //! Publishes and core messages never block and pass through.
 
 use super::{
-    From, KvBucket, KvEntry, Message, Pick, Publish, PublishDone, Sequence, ServerInfo, Store, StoreError, StoreResult,
-    StreamInfo, StreamListing,
+    From, KvBucket, KvEntry, Message, Pick, Publish, PublishDone, Sequence, ServerInfo, Storage, Store, StoreError,
+    StoreResult, StreamInfo, StreamListing,
 };
 use bytes::Bytes;
 use serde_json::Value;
@@ -147,6 +147,10 @@ impl<S: Store + ?Sized> Drop for Leave<'_, S> {
 impl<S: Store + ?Sized> Store for Gate<S> {
     fn info(&self) -> ServerInfo {
         self.store.info()
+    }
+
+    fn storage(&self, deadline: Instant) -> StoreResult<Storage> {
+        self.call(deadline, || self.store.storage(deadline))
     }
 
     fn stream_create(&self, config: &Value, deadline: Instant) -> StoreResult<StreamInfo> {

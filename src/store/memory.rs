@@ -10,8 +10,8 @@ mod subject;
 pub use faults::{Chaos, Outage, PublishFault};
 
 use super::{
-    From, KvBucket, KvEntry, Message, Pick, PubAck, Publish, PublishDone, Sequence, ServerInfo, Store, StoreError,
-    StoreResult, StreamInfo, StreamListing,
+    From, KvBucket, KvEntry, Message, Pick, PubAck, Publish, PublishDone, Sequence, ServerInfo, Storage, Store,
+    StoreError, StoreResult, StreamInfo, StreamListing,
 };
 use bytes::Bytes;
 use faults::Faults;
@@ -197,6 +197,12 @@ impl Store for MemoryStore {
     fn info(&self) -> ServerInfo {
         let state = self.lock();
         ServerInfo { connected: state.faults.outage != Some(Outage::Unavailable), ..state.info.clone() }
+    }
+
+    fn storage(&self, _: Instant) -> StoreResult<Storage> {
+        let state = self.begin(|counts| counts.stream_reads += 1)?;
+        let used = state.streams.values().map(|stream| stream.info().state.bytes).sum();
+        Ok(Storage { used, limit: None })
     }
 
     fn stream_create(&self, config: &Value, _: Instant) -> StoreResult<StreamInfo> {

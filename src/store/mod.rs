@@ -44,6 +44,14 @@ pub struct StreamState {
     pub last: Sequence,
 }
 
+/// What the account's streams take on disk, and may take, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Storage {
+    pub used: u64,
+    /// `None` where the account has no limit: then the servers' disks are one, which is not told.
+    pub limit: Option<u64>,
+}
+
 #[derive(Clone, Debug)]
 pub struct StreamInfo {
     pub name: String,
@@ -205,6 +213,8 @@ pub type StoreResult<T> = Result<T, StoreError>;
 pub trait Store: Send + Sync {
     /// The last known facts; never blocks.
     fn info(&self) -> ServerInfo;
+    /// What the account takes and may take on disk.
+    fn storage(&self, deadline: Instant) -> StoreResult<Storage>;
 
     // Streams
 

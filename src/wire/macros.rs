@@ -137,4 +137,29 @@ macro_rules! wire {
     };
 }
 
+/// Lets a struct be null: a byte before it says whether it is there (1) or null (-1).
+macro_rules! nullable_struct {
+    ($name:ident) => {
+        impl $crate::wire::Nullable for $name {
+            fn read_nullable(reader: &mut $crate::wire::Reader) -> Result<Option<Self>, $crate::wire::DecodeError> {
+                match reader.i8()? {
+                    -1 => Ok(None),
+                    1 => $crate::wire::Wire::read(reader).map(Some),
+                    _ => Err(reader.error($crate::wire::Fault::BadMarker)),
+                }
+            }
+
+            fn write_some(&self, writer: &mut $crate::wire::Writer) {
+                writer.raw(&[1]);
+                $crate::wire::Wire::write(self, writer);
+            }
+
+            fn write_null(writer: &mut $crate::wire::Writer) {
+                writer.raw(&[0xff]);
+            }
+        }
+    };
+}
+
+pub(crate) use nullable_struct;
 pub(crate) use wire;

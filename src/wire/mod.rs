@@ -15,6 +15,6 @@ pub use reader::Reader;
 pub use uuid::Uuid;
 pub use writer::{TagSection, Writer};
 
-pub(crate) use macros::wire;
+pub(crate) use macros::{nullable_struct, wire};
 #[doc(hidden)]
 pub use primitives::{read_required, write_required};

@@ -77,7 +77,22 @@ macro_rules! integers {
     )* };
 }
 
-integers!(i8 i16 i32 i64);
+integers!(i8 i16 u16 i32 i64);
+
+impl Wire for f64 {
+    fn read(reader: &mut Reader) -> Result<Self, DecodeError> {
+        reader.array().map(f64::from_be_bytes)
+    }
+
+    fn write(&self, writer: &mut Writer) {
+        writer.raw(&self.to_be_bytes());
+    }
+
+    /// Never NaN, which would differ from itself.
+    fn sample(sampler: &mut Sampler) -> Self {
+        f64::from(i32::from_be_bytes(sampler.array())) / 8.0
+    }
+}
 
 impl Wire for bool {
     /// Any byte but zero is true, as in Kafka.

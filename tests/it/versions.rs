@@ -251,3 +251,33 @@ fn every_advertised_version_is_answered() {
     let told: Vec<i16> = advertised.api_keys.iter().map(|row| row.api_key).collect();
     assert!(known.iter().all(|key| told.contains(key)), "advertised: {told:?}");
 }
+
+/// The same for what administrators and their tools ask for.
+#[test]
+fn every_advertised_version_for_administrators_is_answered() {
+    let nats = Nats::start(Version::Newest);
+    let gateway = Gateway::start(&nats, &[]);
+    let advertised = gateway.wire().call(0, &ApiVersionsRequest::default());
+    let port = gateway.port;
+    answer_each(port, &advertised, 1, &DescribeAclsRequest::default());
+    answer_each(port, &advertised, 1, &CreateAclsRequest::default());
+    answer_each(port, &advertised, 1, &DeleteAclsRequest::default());
+    answer_each(port, &advertised, 1, &DescribeLogDirsRequest::default().with_topics(None));
+    answer_each(port, &advertised, 1, &CreateDelegationTokenRequest::default());
+    answer_each(port, &advertised, 1, &RenewDelegationTokenRequest::default());
+    answer_each(port, &advertised, 1, &ExpireDelegationTokenRequest::default());
+    answer_each(port, &advertised, 1, &DescribeDelegationTokenRequest::default());
+    answer_each(port, &advertised, 0, &ElectLeadersRequest::default().with_topic_partitions(None));
+    answer_each(port, &advertised, 0, &AlterPartitionReassignmentsRequest::default());
+    answer_each(port, &advertised, 0, &ListPartitionReassignmentsRequest::default());
+    answer_each(port, &advertised, 0, &DescribeClientQuotasRequest::default());
+    answer_each(port, &advertised, 0, &AlterClientQuotasRequest::default());
+    answer_each(port, &advertised, 0, &DescribeUserScramCredentialsRequest::default());
+    answer_each(port, &advertised, 0, &AlterUserScramCredentialsRequest::default());
+    answer_each(port, &advertised, 0, &DescribeQuorumRequest::default());
+    answer_each(port, &advertised, 0, &UpdateFeaturesRequest::default());
+    answer_each(port, &advertised, 0, &DescribeProducersRequest::default());
+    answer_each(port, &advertised, 0, &GetTelemetrySubscriptionsRequest::default());
+    answer_each(port, &advertised, 0, &ListConfigResourcesRequest::default());
+    answer_each(port, &advertised, 0, &DescribeTopicPartitionsRequest::default());
+}

@@ -25,8 +25,9 @@ impl SmallDisk {
         let (kind, size) = (text("tmpfs"), text(&format!("size={bytes}")));
         let place = text(folder.path().to_str().expect("a path of ours is UTF-8"));
         // SAFETY: all pointers are to strings that live until the call returns.
-        let mounted =
-            unsafe { libc::mount(kind.as_ptr(), place.as_ptr(), kind.as_ptr(), 0, size.as_ptr().cast::<libc::c_void>()) };
+        let mounted = unsafe {
+            libc::mount(kind.as_ptr(), place.as_ptr(), kind.as_ptr(), 0, size.as_ptr().cast::<libc::c_void>())
+        };
         if mounted != 0 {
             return Err(io::Error::last_os_error());
         }
@@ -35,7 +36,8 @@ impl SmallDisk {
         unsafe { libc::umount2(place.as_ptr(), libc::MNT_DETACH) };
         let root = root?;
         // By this path its children reach it too.
-        let path = Path::new("/proc").join(std::process::id().to_string()).join("fd").join(root.as_raw_fd().to_string());
+        let path =
+            Path::new("/proc").join(std::process::id().to_string()).join("fd").join(root.as_raw_fd().to_string());
         Ok(SmallDisk { root, path })
     }
 

@@ -81,7 +81,10 @@ fn versions_3_and_4_have_no_tagged_fields_in_the_header() {
         let count = ApiKey::ALL.len();
         assert_eq!(reply[4..10], [0, 0, 0, 7, 0, 0], "the error follows the correlation id at once");
         assert_eq!(usize::from(reply[10]), count + 1);
-        assert_eq!(reply.len(), 11 + 7 * count + 4 + 1, "rows with their tags, throttle time, no features");
+        // One feature: supported levels, the finalized epoch, the finalized level.
+        let feature = [&[2, 17][..], b"metadata.version", &[0, 25, 0, 25, 0]].concat();
+        let tags = [&[3, 0, 23], &feature[..], &[1, 8, 0, 0, 0, 0, 0, 0, 0, 0], &[2, 23], &feature].concat();
+        assert_eq!(reply[11 + 7 * count + 4..], tags, "after rows with their tags and the throttle time");
         let (correlation_id, response) =
             frame::read_response::<ApiVersionsRequest>(version, Bytes::copy_from_slice(&reply[4..])).expect("reads");
         assert_eq!(correlation_id, 7);

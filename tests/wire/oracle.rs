@@ -49,10 +49,31 @@ judged! {
     DeleteTopics: delete_topics::DeleteTopicsRequest => DeleteTopicsResponse;
     InitProducerId: init_producer_id::InitProducerIdRequest => InitProducerIdResponse;
     OffsetForLeaderEpoch: offset_for_leader_epoch::OffsetForLeaderEpochRequest => OffsetForLeaderEpochResponse;
+    DescribeAcls: describe_acls::DescribeAclsRequest => DescribeAclsResponse;
+    CreateAcls: create_acls::CreateAclsRequest => CreateAclsResponse;
+    DeleteAcls: delete_acls::DeleteAclsRequest => DeleteAclsResponse;
     DescribeConfigs: describe_configs::DescribeConfigsRequest => DescribeConfigsResponse;
+    DescribeLogDirs: describe_log_dirs::DescribeLogDirsRequest => DescribeLogDirsResponse;
+    CreateDelegationToken: create_delegation_token::CreateDelegationTokenRequest => CreateDelegationTokenResponse;
+    RenewDelegationToken: renew_delegation_token::RenewDelegationTokenRequest => RenewDelegationTokenResponse;
+    ExpireDelegationToken: expire_delegation_token::ExpireDelegationTokenRequest => ExpireDelegationTokenResponse;
+    DescribeDelegationToken: describe_delegation_token::DescribeDelegationTokenRequest => DescribeDelegationTokenResponse;
     DeleteGroups: delete_groups::DeleteGroupsRequest => DeleteGroupsResponse;
+    ElectLeaders: elect_leaders::ElectLeadersRequest => ElectLeadersResponse;
+    AlterPartitionReassignments: alter_partition_reassignments::AlterPartitionReassignmentsRequest => AlterPartitionReassignmentsResponse;
+    ListPartitionReassignments: list_partition_reassignments::ListPartitionReassignmentsRequest => ListPartitionReassignmentsResponse;
     OffsetDelete: offset_delete::OffsetDeleteRequest => OffsetDeleteResponse;
+    DescribeClientQuotas: describe_client_quotas::DescribeClientQuotasRequest => DescribeClientQuotasResponse;
+    AlterClientQuotas: alter_client_quotas::AlterClientQuotasRequest => AlterClientQuotasResponse;
+    DescribeUserScramCredentials: describe_user_scram_credentials::DescribeUserScramCredentialsRequest => DescribeUserScramCredentialsResponse;
+    AlterUserScramCredentials: alter_user_scram_credentials::AlterUserScramCredentialsRequest => AlterUserScramCredentialsResponse;
+    DescribeQuorum: describe_quorum::DescribeQuorumRequest => DescribeQuorumResponse;
+    UpdateFeatures: update_features::UpdateFeaturesRequest => UpdateFeaturesResponse;
     DescribeCluster: describe_cluster::DescribeClusterRequest => DescribeClusterResponse;
+    DescribeProducers: describe_producers::DescribeProducersRequest => DescribeProducersResponse;
+    GetTelemetrySubscriptions: get_telemetry_subscriptions::GetTelemetrySubscriptionsRequest => GetTelemetrySubscriptionsResponse;
+    ListConfigResources: list_config_resources::ListConfigResourcesRequest => ListConfigResourcesResponse;
+    DescribeTopicPartitions: describe_topic_partitions::DescribeTopicPartitionsRequest => DescribeTopicPartitionsResponse;
 }
 
 #[test]

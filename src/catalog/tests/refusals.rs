@@ -44,7 +44,8 @@ fn a_refusal_for_want_of_room_names_what_was_asked_for() {
         Call::Create(_) => Fate::Refuse(StoreError::NoSpace("insufficient storage".to_owned())),
         _ => Fate::Pass,
     });
-    for (bytes, expected) in [("60000000", "3 of 60000000 bytes, on 1 server(s) each"), ("-1", "insufficient storage")] {
+    for (bytes, expected) in [("60000000", "3 of 60000000 bytes, on 1 server(s) each"), ("-1", "insufficient storage")]
+    {
         let refused = gateway.create_with("t", 3, &[("retention.bytes", bytes)]);
         assert!(matches!(&refused, Err(CreateTopicError::NoRoom(text)) if text.contains(expected)), "{refused:?}");
     }

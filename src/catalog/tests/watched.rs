@@ -2,8 +2,8 @@
 
 use crate::store::memory::MemoryStore;
 use crate::store::{
-    From, KvBucket, KvEntry, Message, Pick, Publish, PublishDone, Sequence, ServerInfo, Store, StoreError, StoreResult,
-    StreamInfo, StreamListing,
+    From, KvBucket, KvEntry, Message, Pick, Publish, PublishDone, Sequence, ServerInfo, Storage, Store, StoreError,
+    StoreResult, StreamInfo, StreamListing,
 };
 use bytes::Bytes;
 use serde_json::Value;
@@ -73,6 +73,10 @@ impl Watched {
 impl Store for Watched {
     fn info(&self) -> ServerInfo {
         self.inner.info()
+    }
+
+    fn storage(&self, deadline: Instant) -> StoreResult<Storage> {
+        self.inner.storage(deadline)
     }
 
     fn stream_create(&self, config: &Value, deadline: Instant) -> StoreResult<StreamInfo> {

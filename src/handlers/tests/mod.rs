@@ -1,5 +1,7 @@
 //! Requests as clients send them, through the table of handlers, over a store in memory.
 
+mod admin;
+mod security;
 mod topics;
 
 use super::*;

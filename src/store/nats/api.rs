@@ -2,7 +2,7 @@
 
 use super::link::Request;
 use super::{NatsStore, header, json_of};
-use crate::store::{Sequence, StoreError, StoreResult, StreamInfo, StreamListing, StreamState};
+use crate::store::{Sequence, Storage, StoreError, StoreResult, StreamInfo, StreamListing, StreamState};
 use bytes::Bytes;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
@@ -56,6 +56,15 @@ impl NatsStore {
         let known = Level { number, connection: Some(connection), asked_at: None };
         *self.level.lock().expect("no holder panics") = known;
         Ok(())
+    }
+
+    pub(super) fn api_storage(&self, deadline: Instant) -> StoreResult<Storage> {
+        let account = self.api("INFO", &Value::Null, deadline)?;
+        let limit = account["limits"]["max_storage"].as_i64().filter(|bytes| *bytes > 0);
+        Ok(Storage {
+            used: account["storage"].as_u64().unwrap_or(0),
+            limit: limit.and_then(|bytes| u64::try_from(bytes).ok()),
+        })
     }
 
     pub(super) fn api_stream_create(&self, config: &Value, deadline: Instant) -> StoreResult<StreamInfo> {

@@ -19,8 +19,8 @@ mod supervisor;
 mod time;
 
 use super::{
-    From, KvBucket, KvEntry, Message, Pick, Publish, PublishDone, Sequence, ServerInfo, Store, StoreError, StoreResult,
-    StreamInfo, StreamListing,
+    From, KvBucket, KvEntry, Message, Pick, Publish, PublishDone, Sequence, ServerInfo, Storage, Store, StoreError,
+    StoreResult, StreamInfo, StreamListing,
 };
 use crate::config::NatsLogin;
 use bytes::Bytes;
@@ -186,6 +186,10 @@ impl Store for NatsStore {
             max_payload: self.writes.max_payload(),
             connected: self.writes.is_open() && self.reads.is_open() && self.control.is_open(),
         }
+    }
+
+    fn storage(&self, deadline: Instant) -> StoreResult<Storage> {
+        self.api_storage(deadline)
     }
 
     fn stream_create(&self, config: &Value, deadline: Instant) -> StoreResult<StreamInfo> {

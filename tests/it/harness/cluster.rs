@@ -93,9 +93,7 @@ impl Cluster {
     /// Starts it again and waits until it has JetStream.
     pub fn restart(&mut self, index: usize) {
         self.start_node(index);
-        eventually("the server has JetStream again", SOON, || {
-            self.try_jetstream(index)?.account_ready().then_some(())
-        });
+        eventually("the server has JetStream again", SOON, || self.try_jetstream(index)?.account_ready().then_some(()));
     }
 
     fn try_jetstream(&self, index: usize) -> Option<JetStream> {

@@ -1,0 +1,45 @@
+//! DeleteAcls: removes the access rules that match filters (KIP-140). 1 has kinds of patterns (KIP-290), 2 is flexible, 3
+//! knows users as resources (KIP-373).
+
+use crate::wire::wire;
+
+wire! {
+    pub struct DeleteAclsRequest {
+        filters: Vec<DeleteAclsFilter> => 0..;
+    }
+
+    pub struct DeleteAclsFilter {
+        resource_type_filter: i8 => 0..;
+        resource_name_filter: Option<String> = Some(String::new()) => 0..;
+        pattern_type_filter: i8 = 3 => 1..;
+        principal_filter: Option<String> = Some(String::new()) => 0..;
+        host_filter: Option<String> = Some(String::new()) => 0..;
+        operation: i8 => 0..;
+        permission_type: i8 => 0..;
+    }
+}
+
+wire! {
+    pub struct DeleteAclsResponse {
+        throttle_time_ms: i32 => 0..;
+        filter_results: Vec<DeleteAclsFilterResult> => 0..;
+    }
+
+    pub struct DeleteAclsFilterResult {
+        error_code: i16 => 0..;
+        error_message: Option<String> => 0..;
+        matching_acls: Vec<DeleteAclsMatchingAcl> => 0..;
+    }
+
+    pub struct DeleteAclsMatchingAcl {
+        error_code: i16 => 0..;
+        error_message: Option<String> => 0..;
+        resource_type: i8 => 0..;
+        resource_name: String => 0..;
+        pattern_type: i8 = 3 => 1..;
+        principal: String => 0..;
+        host: String => 0..;
+        operation: i8 => 0..;
+        permission_type: i8 => 0..;
+    }
+}
