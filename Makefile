@@ -4,8 +4,12 @@ PYTHON ?= python3
 CARGO ?= cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
+PREFIX ?= /usr/local
+UNITS ?= $(if $(filter /usr,$(PREFIX)),/usr/lib/systemd/system,/etc/systemd/system)
+BINARY ?= $(TARGET)/release/hanzo-kafka
+
 .DEFAULT_GOAL := help
-.PHONY: help run test lint bench torture tools examples
+.PHONY: help run build install test lint bench torture tools examples
 
 help: ## This list.
 	@awk -F':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -14,6 +18,20 @@ run: ## Builds the gateway and runs it on localhost:9092 with a store of its own
 	@nats_server=$$($(PYTHON) tools/nats_server.py) && \
 	$(CARGO) build --release --locked --bin hanzo-kafka && \
 	exec $(TARGET)/release/hanzo-kafka --embedded --data-dir ./data --nats-server "$$nats_server" $(ARGS)
+
+build: ## Builds the gateway as it is installed.
+	$(CARGO) build --release --locked --bin hanzo-kafka
+
+install: ## Puts what `make build` made below PREFIX=/usr/local, with man page, completions and systemd unit (DESTDIR=... for packages).
+	@test -x $(BINARY) || { echo "$(BINARY) is missing: run make build first"; exit 1; }
+	install -D -m 755 $(BINARY) $(DESTDIR)$(PREFIX)/bin/hanzo-kafka
+	install -D -m 644 docs/hanzo-kafka.1 $(DESTDIR)$(PREFIX)/share/man/man1/hanzo-kafka.1
+	install -D -m 644 deploy/completions/hanzo-kafka.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/hanzo-kafka
+	install -D -m 644 deploy/completions/_hanzo-kafka $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_hanzo-kafka
+	install -D -m 644 deploy/completions/hanzo-kafka.fish $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/hanzo-kafka.fish
+	install -d -m 755 $(DESTDIR)$(UNITS)
+	sed 's|/usr/local/bin/|$(PREFIX)/bin/|' deploy/hanzo-kafka.service > $(DESTDIR)$(UNITS)/hanzo-kafka.service
+	chmod 644 $(DESTDIR)$(UNITS)/hanzo-kafka.service
 
 test: tools ## The whole test suite, real nats-servers and Kafka clients included (one test: ARGS="name").
 	$(CARGO) test --locked --doc

@@ -1,6 +1,7 @@
 //! The command line: every flag, its environment variable, and what makes a value good.
 
 mod flags;
+pub mod help;
 mod values;
 
 use flags::Args;
@@ -42,6 +43,8 @@ pub struct Config {
     pub connections_max_idle: Duration,
     pub log_format: LogFormat,
     pub log_level: slog::Level,
+    /// A request that takes longer is logged; zero: none is.
+    pub slow_request: Duration,
     pub groups: GroupConfig,
 }
 
@@ -148,6 +151,7 @@ impl Default for Config {
             connections_max_idle: Duration::from_secs(600),
             log_format: LogFormat::Logfmt,
             log_level: slog::Level::Info,
+            slow_request: Duration::from_secs(1),
             groups: GroupConfig::default(),
         }
     }
@@ -167,7 +171,8 @@ impl Config {
         args: impl IntoIterator<Item = OsString>,
         variable: impl Fn(&str) -> Option<String>,
     ) -> Result<Config, Error> {
-        let args = Args::from_iter_safe(args)?;
+        let help = help::help();
+        let args = Args::from_clap(&Args::clap().help(help.as_str()).get_matches_from_safe(args)?);
         Self::check(args, variable).map_err(|text| Error::with_description(&text, ErrorKind::ValueValidation))
     }
 
@@ -229,6 +234,7 @@ impl Config {
             connections_max_idle: args.connections_max_idle,
             log_format: args.log_format,
             log_level: args.log_level,
+            slow_request: Duration::from_millis(args.slow_request_ms),
             groups: GroupConfig {
                 initial_rebalance_delay: args.group_initial_rebalance_delay,
                 session_timeout_min: args.group_min_session_timeout,

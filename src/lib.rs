@@ -1,5 +1,6 @@
 //! Hanzo Kafka: a stateless gateway that makes NATS JetStream speak the Kafka protocol.
 
+pub mod activity;
 pub mod admin;
 pub mod catalog;
 pub mod clock;
@@ -12,6 +13,7 @@ pub mod limits;
 pub mod log;
 pub mod logging;
 pub mod metrics;
+pub mod notify;
 pub mod offsets;
 pub mod promise;
 pub mod protocol;

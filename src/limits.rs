@@ -111,6 +111,12 @@ pub const REPLY_BYTES_HELD_MAX: usize = 512 * 1024 * 1024;
 /// Unsent reply bytes of one connection above which nothing more is read from it or begun for it.
 pub const UNSENT_BYTES_MAX: usize = 1024 * 1024;
 
+/// Replies of one connection whose writing is timed; a peer that lets more pile up is known to be slow.
+pub const LEAVING_TIMED_MAX: usize = 64;
+
+/// Parked requests that are listed when it is asked what goes on: enough to see a pattern.
+pub const PARKED_LISTED_MAX: usize = 1_000;
+
 /// How long a peer may make no progress while it holds what others wait for.
 pub const STALL_MAX: Duration = Duration::from_secs(10);
 

@@ -7,9 +7,19 @@ use std::io::Write;
 use std::sync::Mutex;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// The process's logger. Lines below `level` cost nothing.
+/// The process's logger. Lines below `level` cost nothing. Where stderr is the journal, each line begins with its priority
+/// as sd-daemon(3) has it, which the journal takes off.
 pub fn logger(format: LogFormat, level: Level) -> Logger {
-    to_writer(format, level, std::io::stderr())
+    to_writer(format, level, is_journal(std::env::var("JOURNAL_STREAM").ok()), std::io::stderr())
+}
+
+/// Whether stderr is what `JOURNAL_STREAM` names by device and inode (systemd.exec(5)).
+fn is_journal(stream: Option<String>) -> bool {
+    use std::os::fd::AsFd;
+    use std::os::unix::fs::MetadataExt;
+    let stderr = std::io::stderr().as_fd().try_clone_to_owned().map(std::fs::File::from);
+    let named = stderr.and_then(|file| file.metadata()).map(|meta| format!("{}:{}", meta.dev(), meta.ino()));
+    stream.is_some_and(|stream| named.is_ok_and(|named| named == stream))
 }
 
 /// A logger for tests and embedders that want no lines.
@@ -17,8 +27,8 @@ pub fn discard() -> Logger {
     Logger::root(slog::Discard, slog::o!())
 }
 
-fn to_writer<W: Write + Send + 'static>(format: LogFormat, level: Level, writer: W) -> Logger {
-    let drain = LineDrain { format, level, writer: Mutex::new(writer) };
+fn to_writer<W: Write + Send + 'static>(format: LogFormat, level: Level, journal: bool, writer: W) -> Logger {
+    let drain = LineDrain { format, level, journal, writer: Mutex::new(writer) };
     Logger::root(drain, slog::o!())
 }
 
@@ -49,6 +59,7 @@ impl Brake {
 struct LineDrain<W> {
     format: LogFormat,
     level: Level,
+    journal: bool,
     /// Protects the order of whole lines.
     writer: Mutex<W>,
 }
@@ -62,23 +73,35 @@ impl<W: Write + Send> Drain for LineDrain<W> {
             return Ok(());
         }
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let mut line = Line { format: self.format, text: String::with_capacity(160) };
-        line.open();
-        line.text_pair("ts", &timestamp(since_epoch));
-        line.text_pair("level", level_name(record.level()));
-        line.text_pair("msg", &record.msg().to_string());
-        let _ = record.kv().serialize(record, &mut line);
+        let mut line = Line { format: self.format, pairs: Vec::new() };
+        // slog gives the values of a line last to first; people want them as they were written.
         let _ = values.serialize(record, &mut line);
-        line.close();
+        let _ = record.kv().serialize(record, &mut line);
+        line.text_pair("msg", &record.msg().to_string());
+        line.text_pair("level", level_name(record.level()));
+        line.text_pair("ts", &timestamp(since_epoch));
+        line.pairs.reverse();
+        let text = line.text(if self.journal { priority(record.level()) } else { "" });
         // A log that cannot be written must not stop the gateway.
         if let Ok(mut writer) = self.writer.lock() {
-            let _ = writer.write_all(line.text.as_bytes());
+            let _ = writer.write_all(text.as_bytes());
         }
         Ok(())
     }
 
     fn is_enabled(&self, level: Level) -> bool {
         level.is_at_least(self.level)
+    }
+}
+
+/// syslog's number of a level, as the journal reads it.
+fn priority(level: Level) -> &'static str {
+    match level {
+        Level::Critical => "<2>",
+        Level::Error => "<3>",
+        Level::Warning => "<4>",
+        Level::Info => "<6>",
+        Level::Debug | Level::Trace => "<7>",
     }
 }
 
@@ -95,55 +118,62 @@ fn level_name(level: Level) -> &'static str {
 
 struct Line {
     format: LogFormat,
-    text: String,
+    /// Each a key and its value.
+    pairs: Vec<String>,
 }
 
 impl Line {
-    fn open(&mut self) {
-        if self.format == LogFormat::Json {
-            self.text.push('{');
-        }
-    }
-
-    fn close(&mut self) {
-        self.text.push_str(if self.format == LogFormat::Json { "}\n" } else { "\n" });
-    }
-
-    fn key(&mut self, key: &str) {
-        if self.text.len() > 1 {
-            self.text.push(if self.format == LogFormat::Json { ',' } else { ' ' });
-        }
+    fn text(&self, prefix: &str) -> String {
         match self.format {
-            LogFormat::Json => {
-                self.quoted(key);
-                self.text.push(':');
-            }
-            LogFormat::Logfmt => {
-                self.text.push_str(key);
-                self.text.push('=');
-            }
+            LogFormat::Json => format!("{prefix}{{{}}}\n", self.pairs.join(",")),
+            LogFormat::Logfmt => format!("{prefix}{}\n", self.pairs.join(" ")),
         }
+    }
+
+    fn pair(&mut self, key: &str, value: &str) {
+        self.pairs.push(match self.format {
+            LogFormat::Json => format!("{}:{value}", quoted(key)),
+            LogFormat::Logfmt => format!("{key}={value}"),
+        });
     }
 
     fn text_pair(&mut self, key: &str, value: &str) {
-        self.key(key);
-        let plain = |c: char| !c.is_control() && !matches!(c, ' ' | '"' | '=' | '\\');
+        let plain = |c: char| !is_escaped(c) && !matches!(c, ' ' | '"' | '=' | '\\');
         if self.format == LogFormat::Logfmt && !value.is_empty() && value.chars().all(plain) {
-            self.text.push_str(value);
+            self.pair(key, value);
         } else {
-            self.quoted(value);
+            self.pair(key, &quoted(value));
         }
     }
 
-    /// JSON's quoting, which logfmt readers take as well.
-    fn quoted(&mut self, value: &str) {
-        self.text.push_str(&serde_json::Value::from(value).to_string());
-    }
-
     fn bare_pair(&mut self, key: &str, value: impl fmt::Display) {
-        self.key(key);
-        let _ = write!(self.text, "{value}");
+        self.pair(key, &value.to_string());
     }
+}
+
+/// JSON's quoting, which logfmt readers take as well. Peers' text can neither begin a line nor move a terminal's cursor.
+fn quoted(value: &str) -> String {
+    let json = serde_json::Value::from(value).to_string();
+    if !json.contains(is_escaped) {
+        return json;
+    }
+    let mut text = String::with_capacity(json.len() + 16);
+    for character in json.chars() {
+        if is_escaped(character) {
+            for unit in character.encode_utf16(&mut [0; 2]) {
+                let _ = write!(text, "\\u{unit:04x}");
+            }
+        } else {
+            text.push(character);
+        }
+    }
+    text
+}
+
+/// Control characters of both ranges, and what would reorder or break a line on screen.
+fn is_escaped(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
 }
 
 impl Serializer for Line {
@@ -226,7 +256,7 @@ mod tests {
 
     fn lines(format: LogFormat) -> String {
         let kept = Kept::default();
-        let logger = to_writer(format, Level::Info, kept.clone()).new(slog::o!("broker" => 1));
+        let logger = to_writer(format, Level::Info, false, kept.clone()).new(slog::o!("broker" => 1));
         slog::debug!(logger, "not seen");
         slog::warn!(logger, "a \"quoted\" line\nof two"; "topic" => "t-1", "left" => 7u64, "empty" => "");
         let bytes = kept.0.lock().expect("no holder panics").clone();
@@ -249,6 +279,38 @@ mod tests {
         assert_eq!(text.lines().count(), 1);
         assert!(text.contains(r#" level=warning msg="a \"quoted\" line\nof two""#), "{text}");
         assert!(text.contains(" topic=t-1") && text.contains(" left=7") && text.contains(r#" empty="""#), "{text}");
+    }
+
+    #[test]
+    fn what_peers_send_stays_in_its_value() {
+        let evil = "a\nts=0 level=info msg=forged\r\u{1b}[2J\u{9b}31m\u{7f}\u{2028}\u{202e}\u{feff}\0";
+        for format in [LogFormat::Logfmt, LogFormat::Json] {
+            let kept = Kept::default();
+            slog::warn!(to_writer(format, Level::Info, false, kept.clone()), "x"; "client_id" => evil);
+            let bytes = kept.0.lock().expect("no holder panics").clone();
+            let text = String::from_utf8(bytes).expect("lines are UTF-8");
+            let line = text.strip_suffix('\n').expect("a whole line");
+            assert!(line.bytes().all(|byte| (0x20..0x7f).contains(&byte)), "{line:?}");
+            let value = match format {
+                LogFormat::Json => line.to_owned(),
+                LogFormat::Logfmt => format!("{{\"client_id\":{}}}", line.split_once("client_id=").expect("the key").1),
+            };
+            let value: serde_json::Value = serde_json::from_str(&value).expect("one value, well quoted");
+            assert_eq!(value["client_id"], evil, "nothing is lost");
+        }
+    }
+
+    #[test]
+    fn the_journal_gets_priorities() {
+        let kept = Kept::default();
+        let logger = to_writer(LogFormat::Json, Level::Info, true, kept.clone());
+        slog::error!(logger, "bad");
+        slog::info!(logger, "good");
+        let bytes = kept.0.lock().expect("no holder panics").clone();
+        let text = String::from_utf8(bytes).expect("lines are UTF-8");
+        let starts: Vec<&str> = text.lines().map(|line| line.split_at(9).0).collect();
+        assert_eq!(starts, ["<3>{\"ts\":", "<6>{\"ts\":"]);
+        assert!(!is_journal(None) && !is_journal(Some("1:2".to_owned())));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The `hanzo-kafka` command: starts everything, says when it is ready, stops it in good order.
 
 use crossbeam_channel::{Receiver, RecvTimeoutError};
+use hanzo_kafka::activity::Dump;
 use hanzo_kafka::admin::Admin;
 use hanzo_kafka::clock::{Clock, SystemClock};
 use hanzo_kafka::config::Config;
@@ -8,23 +9,27 @@ use hanzo_kafka::gateway::{self, Basis};
 use hanzo_kafka::handlers::Gateway;
 use hanzo_kafka::logging;
 use hanzo_kafka::metrics::Metrics;
+use hanzo_kafka::notify::Notifier;
 use hanzo_kafka::server::{self, Parts, Pool, Server, Settings};
 use hanzo_kafka::store::Store;
 use hanzo_kafka::store::embedded::Embedded;
 use hanzo_kafka::store::gate::Gate;
 use hanzo_kafka::store::nats::{NatsError, NatsOptions, NatsStore};
 use hanzo_kafka::wake::Wakeups;
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
-use slog::{Logger, debug, info, warn};
+use slog::{Logger, debug, error, info, warn};
 use std::error::Error;
 use std::process::ExitCode;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long a stop may take: below the 30 s that container platforms give.
+/// How long a stop may take, counted from its signal, an embedded nats-server's own end left out: below the 30 s that
+/// container platforms give. Requests get the first part, the writing of ends the next, the rest is for what is stuck.
 const STOP_MAX: Duration = Duration::from_secs(10);
+const REQUESTS_STOP_MAX: Duration = Duration::from_secs(6);
+const ENDS_STOP_MAX: Duration = Duration::from_secs(8);
 
 /// How long a stop waits for the store to take the lease back: it runs out by itself.
 const RELEASE_MAX: Duration = Duration::from_secs(1);
@@ -34,6 +39,9 @@ const READY_CHECK: Duration = Duration::from_millis(10);
 
 /// How long a start waits for the store before clients may connect.
 const READY_PATIENCE: Duration = Duration::from_secs(2);
+
+/// How often the service manager's view of us is brought up to date.
+const STATUS_EVERY: Duration = Duration::from_secs(5);
 
 fn main() -> ExitCode {
     keep_freed_memory();
@@ -49,8 +57,10 @@ fn main() -> ExitCode {
 }
 
 fn run(mut config: Config, logger: &Logger) -> Result<(), Box<dyn Error>> {
+    let what_goes_on: WhatGoesOn = Arc::default();
     // Before any thread: a signal must never find the default action in place.
-    let signals = watch_signals()?;
+    let signals = watch_signals(what_goes_on.clone())?;
+    let notifier = Arc::new(Notifier::from_env()?);
     let fit = server::allow_connections(config.max_connections)?;
     if fit < config.max_connections {
         warn!(logger, "the limit of open files allows fewer than --max-connections"; "connections" => fit);
@@ -80,7 +90,7 @@ fn run(mut config: Config, logger: &Logger) -> Result<(), Box<dyn Error>> {
         // Clients of a gateway that was just restarted should find their broker again at once.
         wait_until(Instant::now() + READY_PATIENCE, || lease.holds());
     }
-    let admin = Admin::start(&config.admin_host, config.admin_port, services.store.clone())?;
+    let admin = start_admin(&config, services.store.clone(), what_goes_on.clone())?;
     let parts = Parts {
         pool: pool.clone(),
         dispatch: services.gateway.clone(),
@@ -89,24 +99,36 @@ fn run(mut config: Config, logger: &Logger) -> Result<(), Box<dyn Error>> {
         metrics,
         logger: logger.clone(),
     };
-    let server = Server::start(Settings::from(&*config), parts)?;
+    let server = Arc::new(Server::start(Settings::from(&*config), parts)?);
+    let dumped = server.clone();
+    let _ = what_goes_on.set(Box::new(move || dumped.dump()));
+    let kafka = format!("{}:{}", config.advertised_host, config.advertised_port);
+    keep_manager_told(notifier.clone(), server.clone(), services.status(&kafka), logger)?;
 
     if wait_ready(&signals, || services.store.info().connected && lease.holds()) {
         println!(
-            "hanzo-kafka is ready: Kafka on {}:{}, admin on http://{}, JetStream at {}",
-            config.advertised_host,
-            config.advertised_port,
+            "hanzo-kafka is ready: Kafka on {kafka}, admin on http://{}, JetStream at {}",
             admin.address(),
             services.store_address
         );
         let _ = signals.recv();
     }
     info!(logger, "stopping");
-    let deadline = Instant::now() + STOP_MAX;
+    notifier.stopping("Stopping: answers what is under way");
+    let began = Instant::now();
     admin.set_stopping();
-    server.stop(deadline);
-    services.stop();
-    pool.stop(deadline);
+    server.drain();
+    // Groups are released here: no request is begun any more, and the answers to those that wait still find their way.
+    server.stop(began + REQUESTS_STOP_MAX);
+    services.gateway.services().logs.write_ends(began + ENDS_STOP_MAX);
+    if let Err(error) = lease.release(Instant::now() + RELEASE_MAX) {
+        debug!(logger, "the lease is left to run out"; "error" => %error);
+    }
+    pool.stop(began + STOP_MAX);
+    if let Some(embedded) = services.embedded {
+        embedded.stop();
+    }
+    info!(logger, "stopped"; "ms" => u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX));
     Ok(())
 }
 
@@ -141,15 +163,12 @@ struct Services {
 }
 
 impl Services {
-    /// Writes down what is to be kept, then ends an embedded nats-server. Comes after the last reply.
-    fn stop(self) {
-        let services = self.gateway.services();
-        services.logs.write_ends();
-        if let Err(error) = services.cluster.lease().release(Instant::now() + RELEASE_MAX) {
-            debug!(services.logger, "the lease is left to run out"; "error" => %error);
-        }
-        if let Some(embedded) = self.embedded {
-            embedded.stop();
+    /// Tells in one line whether the store is there.
+    fn status(&self, kafka: &str) -> impl Fn() -> String + Send + 'static {
+        let (store, address, kafka) = (self.store.clone(), self.store_address.clone(), kafka.to_owned());
+        move || match store.info().connected {
+            true => format!("Kafka on {kafka}, JetStream at {address}"),
+            false => format!("Kafka on {kafka}, told to try again: JetStream at {address} cannot be reached"),
         }
     }
 }
@@ -163,13 +182,38 @@ fn start_store(config: &Config, logger: &Logger) -> Result<(Arc<NatsStore>, Opti
         None => config.pubsub_urls.clone(),
     };
     let options = NatsOptions { urls, login: config.nats_login.clone(), name: "hanzo-kafka".to_owned() };
-    let nats = NatsStore::connect(options, logger.clone())?;
+    let nats = NatsStore::connect(options, logger.clone()).map_err(explain)?;
     match nats.wait_ready(Instant::now() + READY_PATIENCE) {
-        Err(error @ NatsError::TooOld { .. }) => return Err(error.into()),
+        Err(error @ NatsError::TooOld { .. }) => return Err(explain(error).into()),
         Err(error) => warn!(logger, "clients are told to try again until JetStream can be reached"; "error" => %error),
         Ok(_) => {}
     }
     Ok((nats, embedded))
+}
+
+/// Names the flag and the cure.
+fn explain(error: NatsError) -> String {
+    let flag = match &error {
+        NatsError::Login { .. } => "the NATS login",
+        _ => "--pubsub-url",
+    };
+    let cure = match &error {
+        NatsError::Login { .. } => "; name one that this user may read",
+        NatsError::TooOld { .. } => "; upgrade it, or name another",
+        _ => "",
+    };
+    format!("{flag}: {error}{cure}")
+}
+
+/// The admin endpoints' threads take the name of the one that starts them.
+fn start_admin(config: &Config, store: Arc<dyn Store>, what_goes_on: WhatGoesOn) -> Result<Admin, Box<dyn Error>> {
+    let (host, port) = (config.admin_host.clone(), config.admin_port);
+    let dump = move || what_goes_on.get().map(|dump| dump());
+    let starting = thread::Builder::new()
+        .name("admin".to_owned())
+        .spawn(move || Admin::start(&host, port, store, Box::new(dump)))?;
+    let started = starting.join().map_err(|_| "the admin endpoints' start panicked")?;
+    started.map_err(|error| format!("--admin-port {port}: {error}; stop what has it, or choose another port").into())
 }
 
 /// At most half of the workers wait for the store at once: the others answer what needs no store.
@@ -194,17 +238,65 @@ fn wait_until(deadline: Instant, is_so: impl Fn() -> bool) {
     }
 }
 
-/// Gives the first SIGINT or SIGTERM; the second ends the process at once.
-fn watch_signals() -> Result<Receiver<()>, Box<dyn Error>> {
-    let mut signals = Signals::new([SIGINT, SIGTERM])?;
+/// Says that we serve, and from then on how we fare; and, as long as workers take jobs, that we live.
+fn keep_manager_told(
+    notifier: Arc<Notifier>,
+    server: Arc<Server>,
+    status: impl Fn() -> String + Send + 'static,
+    logger: &Logger,
+) -> std::io::Result<()> {
+    if !notifier.is_heard() {
+        return Ok(());
+    }
+    let mut told = status();
+    notifier.ready(&told);
+    let logger = logger.clone();
+    // The manager expects to hear from us twice as often as it gives us.
+    let period = notifier.watchdog().map_or(STATUS_EVERY, |watchdog| (watchdog / 2).min(STATUS_EVERY));
+    let patience = notifier.watchdog().map(|watchdog| watchdog / 2);
+    let body = move || {
+        while !server.is_stopping() {
+            if let Some(patience) = patience {
+                if server.answers(Instant::now() + patience) {
+                    notifier.alive();
+                } else {
+                    error!(logger, "workers take no jobs, the service manager is not told that we live";
+                        "patience_ms" => u64::try_from(patience.as_millis()).unwrap_or(u64::MAX));
+                    eprint!("{}", server.dump());
+                }
+            }
+            let now = status();
+            if now != told {
+                notifier.status(&now);
+                told = now;
+            }
+            thread::sleep(period);
+        }
+    };
+    thread::Builder::new().name("watchdog".to_owned()).spawn(body).map(drop)
+}
+
+/// Filled in when there is a server to look into.
+type WhatGoesOn = Arc<OnceLock<Box<dyn Fn() -> Dump + Send + Sync>>>;
+
+/// Gives the first SIGINT or SIGTERM; the second ends the process at once. SIGQUIT prints what goes on, and all goes on.
+fn watch_signals(what_goes_on: WhatGoesOn) -> Result<Receiver<()>, Box<dyn Error>> {
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGQUIT])?;
     let (sender, receiver) = crossbeam_channel::bounded(1);
     thread::Builder::new().name("signals".to_owned()).spawn(move || {
-        let mut pending = signals.forever();
-        if pending.next().is_some() {
-            let _ = sender.send(());
-        }
-        if let Some(signal) = pending.next() {
-            std::process::exit(128 + signal);
+        let mut stopping = false;
+        for signal in signals.forever() {
+            match signal {
+                SIGQUIT => match what_goes_on.get() {
+                    Some(dump) => eprint!("{}", dump()),
+                    None => eprintln!("nothing is served yet"),
+                },
+                _ if stopping => std::process::exit(128 + signal),
+                _ => {
+                    stopping = true;
+                    let _ = sender.send(());
+                }
+            }
         }
     })?;
     Ok(receiver)

@@ -272,6 +272,31 @@ fn light_requests_are_answered_while_every_other_worker_is_stuck() {
 }
 
 #[test]
+fn what_goes_on_is_told_and_a_stuck_pool_is_noticed() {
+    let gateway = Gateway::start();
+    let soon = || Instant::now() + Duration::from_secs(10);
+    assert!(gateway.server.answers(soon()));
+    let mut parked = gateway.client();
+    parked.send(Op::Await, 1, 0);
+    let mut stuck: Vec<Client> = (0..4).map(|_| gateway.client()).collect();
+    stuck.iter_mut().for_each(|client| client.send(Op::Block, 1, 0));
+    wait_until("every regular worker is stuck", || gateway.toy.blocked.load(Ordering::SeqCst) == 4);
+    wait_until("the other request is parked", || gateway.server.dump().parked.len() == 1);
+    let dump = gateway.server.dump();
+    let busy: Vec<&str> =
+        dump.workers.iter().filter(|(_, doing)| doing.request.is_some()).map(|(thread, _)| thread.as_str()).collect();
+    assert_eq!(busy, ["worker-0", "worker-1", "worker-2", "worker-3"], "{dump}");
+    assert_eq!((dump.connections, dump.parked_unlisted), (5, 0), "{dump}");
+    assert!(!gateway.server.answers(Instant::now() + Duration::from_millis(50)), "nobody takes a job");
+    gateway.toy.open_gate();
+    stuck.iter_mut().for_each(|client| client.expect(1, "unblocked"));
+    assert!(gateway.server.answers(soon()));
+    gateway.toy.keep(1, b"");
+    parked.expect(1, "");
+    wait_until("nothing goes on", || gateway.server.dump().workers.iter().all(|(_, doing)| doing.request.is_none()));
+}
+
+#[test]
 fn many_idle_and_parked_connections_cost_the_busy_one_little() {
     let gateway = Gateway::start();
     let mut busy = gateway.client();

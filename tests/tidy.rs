@@ -8,12 +8,14 @@ const LINES_MAX: usize = 600;
 
 /// What stands beside all layers and may be imported by each.
 const FOR_ALL: &[&str] =
-    &["limits", "clock", "config", "logging", "metrics", "tasks", "wake", "promise", "sealed", "wire"];
+    &["activity", "limits", "clock", "config", "logging", "metrics", "tasks", "wake", "promise", "sealed", "wire"];
 
 /// The layers: what each part of `src` imports beside itself and `FOR_ALL`. `main` and `gateway`, which joins the domain to
 /// a store, see everything.
 const LAYERS: &[(&str, &[&str])] = &[
     ("wire", &[]),
+    ("activity", &[]),
+    ("notify", &[]),
     ("limits", &[]),
     ("clock", &[]),
     ("config", &[]),

@@ -1,5 +1,7 @@
 //! The admin HTTP endpoints (rouille): whether the gateway lives, and whether it can serve.
 
+mod threads;
+
 use crate::store::Store;
 use rouille::{Request, Response};
 use std::fmt;
@@ -7,6 +9,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
+pub use threads::WhatGoesOn;
 
 /// Probes are few and short.
 const THREADS: usize = 4;
@@ -35,14 +38,15 @@ pub struct Admin {
 
 struct State {
     store: Arc<dyn Store>,
+    what_goes_on: WhatGoesOn,
     /// The gateway is on its way out: load balancers are to look elsewhere.
     stopping: AtomicBool,
 }
 
 impl Admin {
     /// Listens and answers. Port 0 takes a free port.
-    pub fn start(host: &str, port: u16, store: Arc<dyn Store>) -> Result<Admin, AdminError> {
-        let state = Arc::new(State { store, stopping: AtomicBool::new(false) });
+    pub fn start(host: &str, port: u16, store: Arc<dyn Store>, what_goes_on: WhatGoesOn) -> Result<Admin, AdminError> {
+        let state = Arc::new(State { store, what_goes_on, stopping: AtomicBool::new(false) });
         let answering = state.clone();
         let server = rouille::Server::new((host, port), move |request| answering.answer(request))
             .map_err(|error| AdminError { host: host.to_owned(), port, why: error.to_string() })?
@@ -68,6 +72,7 @@ impl State {
             "/healthz" => self.unhealthy(),
             "/readyz" if self.stopping.load(Ordering::Relaxed) => Some("shutting down"),
             "/readyz" => self.unhealthy(),
+            "/v1/stream/threads" => return threads::answer(request, &self.what_goes_on),
             _ => return Response::text("not found\n").with_status_code(404),
         };
         if !matches!(request.method(), "GET" | "HEAD") {
@@ -113,7 +118,7 @@ mod tests {
     #[test]
     fn probes_tell_the_state_of_the_store_and_of_a_stop() {
         let store = Arc::new(MemoryStore::new());
-        let admin = Admin::start("127.0.0.1", 0, store.clone()).expect("a free port");
+        let admin = Admin::start("127.0.0.1", 0, store.clone(), Box::new(|| None)).expect("a free port");
         check(&admin, "GET /healthz", "200", "ok\n");
         check(&admin, "GET /readyz?verbose", "200", "ok\n");
         check(&admin, "HEAD /healthz", "200", "");
@@ -131,9 +136,10 @@ mod tests {
     #[test]
     fn a_taken_port_is_named() {
         let store = Arc::new(MemoryStore::new());
-        let admin = Admin::start("127.0.0.1", 0, store.clone()).expect("a free port");
+        let admin = Admin::start("127.0.0.1", 0, store.clone(), Box::new(|| None)).expect("a free port");
         let port = admin.address().port();
-        let error = Admin::start("127.0.0.1", port, store).map(|_| ()).expect_err("the port is taken");
+        let error =
+            Admin::start("127.0.0.1", port, store, Box::new(|| None)).map(|_| ()).expect_err("the port is taken");
         assert!(error.to_string().contains(&format!("127.0.0.1:{port}")), "{error}");
     }
 }

@@ -13,7 +13,6 @@ use structopt::clap::AppSettings;
 #[structopt(
     name = "hanzo-kafka",
     about = "A stateless gateway that makes NATS JetStream speak the Kafka protocol.",
-    after_help = AFTER_HELP,
     global_settings = &[AppSettings::UnifiedHelpMessage, AppSettings::DeriveDisplayOrder, AppSettings::NextLineHelp],
     setting = AppSettings::AllowNegativeNumbers
 )]
@@ -209,8 +208,9 @@ pub(super) struct Args {
         parse(try_from_str = log_level)
     )]
     pub log_level: slog::Level,
-}
 
-const AFTER_HELP: &str = "\
-TIME is written 168h, 30s or 500ms, BYTES plain or with KiB, MiB, GiB. Where neither a flag nor its variable is given,
-CLOUD_KAFKA_RETENTION and CLOUD_KAFKA_RETENTION_BYTES are looked at for the retention.";
+    /// A request that takes longer is logged with where its time went: 0 for none. What it waited for other clients
+    /// (for records, for a group's members) does not count
+    #[structopt(long, value_name = "MS", env = "HANZO_KAFKA_SLOW_REQUEST_MS", default_value = "1000", hide_env_values = true, parse(try_from_str = number))]
+    pub slow_request_ms: u64,
+}

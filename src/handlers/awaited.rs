@@ -66,6 +66,17 @@ impl<T: Send> Parked for Awaited<T> {
         self.deadline
     }
 
+    fn waits_for_others(&self) -> bool {
+        self.member.is_some()
+    }
+
+    fn waits_for(&self) -> String {
+        match &self.member {
+            Some((group, _)) => format!("members of group {group}"),
+            None => "the store".to_owned(),
+        }
+    }
+
     fn abandon(&mut self) {
         if let Some((group, token)) = self.member.take() {
             self.cx.services.groups.abandon(&group, token);

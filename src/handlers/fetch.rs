@@ -112,6 +112,17 @@ impl Parked for Fetching {
     fn deadline(&self) -> Instant {
         self.deadline
     }
+
+    /// For producers.
+    fn waits_for_others(&self) -> bool {
+        true
+    }
+
+    fn waits_for(&self) -> String {
+        let asked = self.topics.iter().flat_map(|topic| &topic.partitions);
+        let logs = asked.filter_map(|asked| asked.log.as_ref().ok());
+        format!("records of {}", partitions::for_people(logs))
+    }
 }
 
 /// One pass over all partitions.

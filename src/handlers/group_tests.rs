@@ -291,7 +291,7 @@ fn refused_joins_have_the_fields_that_clients_expect() {
 }
 
 #[test]
-fn a_join_that_waits_too_long_is_told_to_come_again() {
+fn a_join_that_waits_too_long_is_told_to_look_for_its_coordinator() {
     let rig = Rig::new();
     let first = rig.join(3, "g");
     let request = JoinGroupRequest { rebalance_timeout_ms: 1_000, ..join_request("g", "") };
@@ -301,7 +301,7 @@ fn a_join_that_waits_too_long_is_told_to_come_again() {
     assert!(parked.deadline() > rig.clock.now().mono + Duration::from_secs(60));
     rig.clock.advance(parked.deadline() - rig.clock.now().mono);
     let told = rig.read::<JoinGroupRequest>(3, &mut outcome).expect("it must answer");
-    assert_eq!(told.error_code, ErrorCode::REBALANCE_IN_PROGRESS.code());
+    assert_eq!(told.error_code, ErrorCode::NOT_COORDINATOR.code());
     assert_ne!(first.member_id, told.member_id);
 }
 

@@ -55,7 +55,8 @@ pub fn handle(cx: &Context, request: JoinGroupRequest) -> Outcome {
     let member_id = request.member_id;
     let waits = Some((request.group_id, token));
     answer_or_abandon(cx, pending, rebalance_timeout + WAIT_SLACK, waits, move |cx, mut replies| {
-        let unanswered = || JoinReply::refused(ErrorCode::REBALANCE_IN_PROGRESS, &member_id);
+        // Only a gateway that stops leaves a join unanswered: the member is to look for its coordinator anew, as Kafka says.
+        let unanswered = || JoinReply::refused(ErrorCode::NOT_COORDINATOR, &member_id);
         cx.reply(&response(cx, replies.pop().flatten().unwrap_or_else(unanswered)))
     })
 }

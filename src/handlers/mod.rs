@@ -48,6 +48,7 @@ pub mod renew_delegation_token;
 pub mod sync_group;
 pub mod update_features;
 
+use crate::activity::{self, Label, Phase};
 use crate::catalog::Catalog;
 use crate::clock::{Clock, Now};
 use crate::cluster::Cluster;
@@ -65,7 +66,7 @@ use crate::wake::{Wakeups, WatchKey};
 use crate::wire::Reader;
 use bytes::Bytes;
 use slog::{Logger, debug};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -92,6 +93,17 @@ pub trait Parked: Send {
 
     fn deadline(&self) -> Instant;
 
+    /// Whether it waits for other clients, and not for the store or for us: then its waiting is not slowness, and a server
+    /// that stops does not wait with it.
+    fn waits_for_others(&self) -> bool {
+        false
+    }
+
+    /// For whom it waits, for people. Takes no lock.
+    fn waits_for(&self) -> String {
+        "the store".to_owned()
+    }
+
     /// The client is gone: release what waits on its behalf. What is under way to the store goes on.
     fn abandon(&mut self) {}
 }
@@ -111,6 +123,9 @@ pub enum Kind {
 pub trait Dispatch: Send + Sync {
     /// Looks at the first bytes of a frame (its length prefix left out).
     fn kind(&self, frame: &[u8]) -> Kind;
+
+    /// Which request a frame is, for people; the frame may hold anything.
+    fn label(&self, frame: &[u8], peer: SocketAddr) -> Label;
 
     /// Decodes and answers one frame (its length prefix left out). A frame that cannot be answered gives `Close`.
     fn dispatch(&self, frame: Bytes, peer: IpAddr) -> Outcome;
@@ -240,6 +255,17 @@ impl Dispatch for Gateway {
         }
     }
 
+    fn label(&self, frame: &[u8], peer: SocketAddr) -> Label {
+        let header = frame::peek_header(frame);
+        Label {
+            api: frame::peek_api(frame).map_or("unknown", ApiKey::name),
+            version: header.api_version,
+            correlation_id: header.correlation_id,
+            client_id: Label::client_id(&header.client_id.unwrap_or_default()),
+            peer,
+        }
+    }
+
     fn dispatch(&self, frame: Bytes, peer: IpAddr) -> Outcome {
         let logger = &self.services.logger;
         match frame::open(frame) {
@@ -265,7 +291,10 @@ impl Dispatch for Gateway {
 /// Decodes a request and has it answered.
 fn run<R: Request>(cx: &Context, body: Reader, handle: impl FnOnce(&Context, R) -> Outcome) -> Outcome {
     match frame::request_message::<R>(body) {
-        Ok(request) => handle(cx, request),
+        Ok(request) => {
+            activity::enter(Phase::Handling);
+            handle(cx, request)
+        }
         Err(error) => {
             debug!(cx.services.logger, "closed: the request does not decode"; "peer" => %cx.client_host,
                 "api" => R::KEY.name(), "version" => cx.header.api_version, "error" => %error);

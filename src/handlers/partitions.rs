@@ -8,6 +8,9 @@ use crate::protocol::error_code::ErrorCode;
 use crate::wire::Uuid;
 use std::sync::Arc;
 
+/// Partitions that are named to people.
+const NAMED_MAX: usize = 8;
+
 /// How a request names a topic: by id in newer versions, by name in older ones.
 pub enum Named<'a> {
     Name(&'a str),
@@ -51,6 +54,16 @@ pub fn leader(cx: &Context, topic: &Topic, partition: i32) -> i32 {
 /// The log of one partition of a topic.
 pub fn log(cx: &Context, topic: &Topic, index: i32) -> Result<Arc<PartitionLog>, ErrorCode> {
     cx.services.logs.partition(topic, index).ok_or(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION)
+}
+
+/// `t-0, t-1 and 7 more`.
+pub fn for_people<'a>(logs: impl Iterator<Item = &'a Arc<PartitionLog>>) -> String {
+    let mut logs = logs.map(|log| log.name());
+    let named: Vec<String> = logs.by_ref().take(NAMED_MAX).collect();
+    match logs.count() {
+        0 => named.join(", "),
+        more => format!("{} and {more} more", named.join(", ")),
+    }
 }
 
 /// Checks the leader epoch that a client knows against ours, which is always 0 (KIP-320); -1 asks for no check.

@@ -198,4 +198,8 @@ impl Parked for Waiting {
     fn deadline(&self) -> Instant {
         self.deadline
     }
+
+    fn waits_for(&self) -> String {
+        format!("the store's ack for {}", partitions::for_people(self.accepted.iter().map(|accepted| &accepted.log)))
+    }
 }

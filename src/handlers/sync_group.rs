@@ -38,7 +38,8 @@ pub fn handle(cx: &Context, request: SyncGroupRequest) -> Outcome {
     let (kept, pending) = promise(&cx.services.wakeups);
     let token = cx.services.groups.sync(&request.group_id, sync, kept);
     answer_or_abandon(cx, pending, WAIT, Some((request.group_id, token)), |cx, mut replies| {
-        let unanswered = || SyncReply::refused(ErrorCode::REBALANCE_IN_PROGRESS);
+        // Only a gateway that stops leaves a sync unanswered: the member is to look for its coordinator anew, as Kafka says.
+        let unanswered = || SyncReply::refused(ErrorCode::NOT_COORDINATOR);
         reply(cx, replies.pop().flatten().unwrap_or_else(unanswered))
     })
 }

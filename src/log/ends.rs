@@ -7,15 +7,19 @@ use crate::log::partition::{PartitionLog, Phase};
 use crate::store::StoreError;
 use slog::debug;
 use std::sync::Arc;
+use std::time::Instant;
 
 impl PartitionLog {
     /// Writes the end entry from what is committed, unless a write is under way. Runs on a worker. A ceiling that could
     /// not be raised is tried again until it is.
     pub(super) fn write_end(self: &Arc<Self>, raise: bool) {
+        self.write_end_by(raise, self.shared.now() + STORE_CALL_MAX);
+    }
+
+    pub(super) fn write_end_by(self: &Arc<Self>, raise: bool, deadline: Instant) {
         let Some((entry, behind)) = self.begin_end_write(raise) else {
             return;
         };
-        let deadline = self.shared.now() + STORE_CALL_MAX;
         let written = end::write(&*self.shared.store, &end::key(self.key.0, self.key.1), &entry, deadline);
         {
             let mut state = self.lock();

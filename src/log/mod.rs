@@ -286,11 +286,15 @@ impl Logs {
         }
     }
 
-    /// Writes the exact end of every partition that has one to write; for a graceful stop.
-    pub fn write_ends(&self) {
+    /// Writes the exact end of every partition that has one to write, until the deadline; for a graceful stop. An end that
+    /// is not written costs the next load some reading, nothing else.
+    pub fn write_ends(&self, deadline: Instant) {
         let logs: Vec<_> = self.open.lock().expect("no holder panics").values().cloned().collect();
         for log in logs.iter().filter(|log| log.end_is_behind()) {
-            log.write_end(false);
+            if self.shared.now() >= deadline {
+                return;
+            }
+            log.write_end_by(false, deadline);
         }
     }
 

@@ -150,6 +150,11 @@ impl PartitionLog {
         self.key.0
     }
 
+    /// For people: `topic-0`.
+    pub fn name(&self) -> String {
+        format!("{}-{}", self.topic, self.key.1)
+    }
+
     pub fn watch_key(&self) -> WatchKey {
         WatchKey::Partition { topic_id: self.key.0, index: self.key.1 }
     }

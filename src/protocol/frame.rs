@@ -36,6 +36,20 @@ pub fn peek_api(frame: &[u8]) -> Option<ApiKey> {
     ApiKey::from_code(i16::from_be_bytes(*key))
 }
 
+/// As much of a request's header as can be read, for people: zero and nothing where bytes are missing.
+pub fn peek_header(frame: &[u8]) -> RequestHeader {
+    let number = |at: usize| frame.get(at..)?.first_chunk::<2>().map(|bytes| i16::from_be_bytes(*bytes));
+    let correlation_id = frame.get(4..).and_then(|rest| rest.first_chunk::<4>());
+    let length = number(8).and_then(|length| usize::try_from(length).ok());
+    let client_id = length.and_then(|length| frame.get(10..)?.get(..length));
+    RequestHeader {
+        api_key: number(0).unwrap_or_default(),
+        api_version: number(2).unwrap_or_default(),
+        correlation_id: correlation_id.map_or(0, |bytes| i32::from_be_bytes(*bytes)),
+        client_id: client_id.map(|id| String::from_utf8_lossy(id).into_owned()),
+    }
+}
+
 /// Decodes the message that a reader stands before, to its last byte.
 pub fn message<M: Message>(mut body: Reader) -> Result<M, DecodeError> {
     let message = M::read(&mut body)?;

@@ -117,7 +117,7 @@ impl Acceptor {
         }
         let id = hub.next_id();
         let Ok(key) = usize::try_from(id.0) else { return };
-        let mut connection = Box::new(Connection::new(hub.clone(), id, stream, peer.ip(), now));
+        let mut connection = Box::new(Connection::new(hub.clone(), id, stream, peer, now));
         hub.metrics.connections_accepted.add_one();
         hub.metrics.connections_open.raise();
         hub.places.enter(id);

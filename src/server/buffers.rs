@@ -104,6 +104,8 @@ pub(super) struct Output {
     /// Bytes of the first reply that are sent.
     sent_of_first: usize,
     unsent: usize,
+    /// Bytes of all replies that ever were in it.
+    pushed: u64,
 }
 
 /// Replies given to the kernel in one call.
@@ -112,7 +114,18 @@ const SLICES_MAX: usize = 32;
 impl Output {
     pub(super) fn push(&mut self, reply: Vec<u8>) {
         self.unsent += reply.len();
+        self.pushed += reply.len() as u64;
         self.queue.push_back(reply);
+    }
+
+    /// Where the last reply ends, counted from the first byte that ever was in it.
+    pub(super) fn pushed(&self) -> u64 {
+        self.pushed
+    }
+
+    /// How far it is sent, counted like `pushed`.
+    pub(super) fn sent(&self) -> u64 {
+        self.pushed - self.unsent as u64
     }
 
     pub(super) fn unsent(&self) -> usize {

@@ -4,26 +4,32 @@ use super::budget::Held;
 use super::buffers::{Input, Output};
 use super::hub::Hub;
 use super::in_flight::{InFlight, Settled};
+use super::timing::Timing;
 use super::turn;
 use super::worker::{Work, Worker};
-use crate::limits::{REQUEST_BYTES_FREE, UNSENT_BYTES_MAX};
+use crate::limits::{LEAVING_TIMED_MAX, REQUEST_BYTES_FREE, UNSENT_BYTES_MAX};
 use crate::wake::WaiterId;
+use std::collections::VecDeque;
 use std::io;
-use std::net::{IpAddr, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 pub(super) struct Connection {
     pub id: WaiterId,
     pub hub: Arc<Hub>,
     pub stream: TcpStream,
-    pub peer: IpAddr,
+    pub peer: SocketAddr,
     pub input: Input,
     pub output: Output,
     pub in_flight: InFlight,
     pub phase: Phase,
     /// What the poller watches for; `None` when it has reported.
     pub armed: Option<Interest>,
+    /// Replies that are not sent to their last byte, by where in the output that is.
+    leaving: VecDeque<(u64, Timing)>,
+    /// When it was put into a worker queue.
+    pub queued_at: Option<Instant>,
     /// What is parked is to be asked again.
     pub woken: bool,
     /// The last read left nothing behind.
@@ -63,7 +69,7 @@ pub(super) struct Interest {
 }
 
 impl Connection {
-    pub(super) fn new(hub: Arc<Hub>, id: WaiterId, stream: TcpStream, peer: IpAddr, now: Instant) -> Self {
+    pub(super) fn new(hub: Arc<Hub>, id: WaiterId, stream: TcpStream, peer: SocketAddr, now: Instant) -> Self {
         Connection {
             id,
             hub,
@@ -74,6 +80,8 @@ impl Connection {
             in_flight: InFlight::default(),
             phase: Phase::Open,
             armed: None,
+            leaving: VecDeque::new(),
+            queued_at: None,
             woken: false,
             drained: true,
             starved: false,
@@ -110,7 +118,16 @@ impl Connection {
             && let Some(settled) = self.in_flight.next_settled()
         {
             match settled {
-                Settled::Reply(reply) => self.output.push(reply),
+                Settled::Reply(reply, mut timing) => {
+                    timing.leaves();
+                    self.output.push(reply);
+                    if self.leaving.len() < LEAVING_TIMED_MAX {
+                        self.leaving.push_back((self.output.pushed(), timing));
+                    } else {
+                        self.hub.note_answered(timing);
+                    }
+                }
+                Settled::Silent(timing) => self.hub.note_answered(timing),
                 Settled::Close => self.phase = Phase::Closing,
             }
         }
@@ -121,7 +138,22 @@ impl Connection {
         if self.output.unsent() > 0 && self.output.flush(&self.stream)? > 0 {
             self.last_active = now;
         }
+        self.note_sent();
         Ok(())
+    }
+
+    fn note_sent(&mut self) {
+        let sent = self.output.sent();
+        while self.leaving.front().is_some_and(|(end, _)| *end <= sent)
+            && let Some((_, timing)) = self.leaving.pop_front()
+        {
+            self.hub.note_answered(timing);
+        }
+    }
+
+    /// How long it has waited for the worker that has it now.
+    pub(super) fn take_queued(&mut self) -> Duration {
+        self.queued_at.take().map_or(Duration::ZERO, |at| at.elapsed())
     }
 
     pub(super) fn is_backed_up(&self) -> bool {

@@ -5,15 +5,16 @@ use super::budget::Budget;
 use super::connection::{Connection, Interest, Phase};
 use super::in_flight::Watch;
 use super::places::{Cause, Places};
+use super::timing::Timing;
 use super::worker::{Pool, panic_text};
 use crate::clock::{Clock, Now};
-use crate::handlers::{Dispatch, Kind};
+use crate::handlers::{Dispatch, Kind, Parked};
 use crate::limits::{PEER_LOG_INTERVAL, ROOM_RETRY, STALL_MAX};
 use crate::logging::Brake;
 use crate::metrics::Metrics;
 use crate::wake::{WaiterId, Wakeups};
 use polling::{Event, Poller};
-use slog::{Logger, debug, error};
+use slog::{Logger, debug, error, warn};
 use std::collections::VecDeque;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -34,6 +35,9 @@ pub(super) struct Hub {
     pub logger: Logger,
     /// Lines about misbehaving peers.
     pub peer_brake: Brake,
+    slow_brake: Brake,
+    /// How often the poller thread has looked around.
+    pub poller_rounds: AtomicU64,
     stage: AtomicU8,
     next_id: AtomicU64,
     /// Connections that found no room in the budget, in the order in which they are tried again.
@@ -67,6 +71,8 @@ impl Hub {
             metrics: parts.metrics,
             logger: parts.logger,
             peer_brake: Brake::new(PEER_LOG_INTERVAL),
+            slow_brake: Brake::new(PEER_LOG_INTERVAL),
+            poller_rounds: AtomicU64::new(0),
             stage: AtomicU8::new(Stage::Serving as u8),
             next_id: AtomicU64::new(1),
             starved: Mutex::new(VecDeque::new()),
@@ -102,17 +108,36 @@ impl Hub {
     }
 
     /// The time a parked request is asked at: its deadline, if the server cannot wait for it any longer.
-    pub(super) fn now_for(&self, now: Now, deadline: Instant, kind: Kind) -> Now {
+    pub(super) fn now_for(&self, now: Now, request: &dyn Parked) -> Now {
         let release = match self.stage() {
             Stage::Serving => false,
-            Stage::Draining => kind != Kind::Produce,
+            Stage::Draining => request.waits_for_others(),
             Stage::Releasing | Stage::Ended => true,
         };
-        if release { Now { mono: now.mono.max(deadline), ..now } } else { now }
+        if release { Now { mono: now.mono.max(request.deadline()), ..now } } else { now }
+    }
+
+    /// A request is over: all of its reply is with the kernel.
+    pub(super) fn note_answered(&self, timing: Timing) {
+        let threshold = self.settings.slow_request;
+        let now = Instant::now();
+        let (label, parts) = timing.end(now);
+        if threshold.is_zero() || parts.ours() < threshold {
+            return;
+        }
+        if let Some(held_back) = self.slow_brake.pass(now) {
+            let ms = |part: Duration| u64::try_from(part.as_millis()).unwrap_or(u64::MAX);
+            warn!(self.logger, "slow request";
+                "api" => label.api, "version" => label.version, "client_id" => &label.client_id,
+                "peer" => %label.peer, "correlation_id" => label.correlation_id, "total_ms" => ms(parts.ours()),
+                "queue_ms" => ms(parts.queue), "store_ms" => ms(parts.store), "work_ms" => ms(parts.work),
+                "write_ms" => ms(parts.write), "waited_for_others_ms" => ms(parts.others), "held_back" => held_back);
+        }
     }
 
     /// Queues a connection where a worker that may serve it finds it.
-    pub(super) fn submit(&self, connection: Box<Connection>) {
+    pub(super) fn submit(&self, mut connection: Box<Connection>) {
+        connection.queued_at = Some(Instant::now());
         if connection.in_flight.is_all(Kind::Light) {
             self.pool.submit(connection);
         } else {

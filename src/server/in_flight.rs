@@ -1,11 +1,13 @@
 //! The requests of one connection that are begun and not answered, in their order.
 
+use super::timing::Timing;
+use crate::activity::Waiting;
 use crate::clock::Now;
 use crate::handlers::{Kind, Outcome, Parked};
 use crate::metrics::Metrics;
 use crate::wake::{WaiterId, Wakeups, WatchKey};
 use std::collections::VecDeque;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 #[derive(Default)]
 pub(super) struct InFlight {
@@ -17,6 +19,7 @@ struct Entry {
     kind: Kind,
     frame_bytes: usize,
     state: State,
+    timing: Timing,
 }
 
 enum State {
@@ -28,8 +31,16 @@ enum State {
 
 /// What leaves at the front.
 pub(super) enum Settled {
-    Reply(Vec<u8>),
+    Reply(Vec<u8>, Timing),
+    Silent(Timing),
     Close,
+}
+
+/// A frame whose request was begun.
+pub(super) struct Frame {
+    pub kind: Kind,
+    pub frame_bytes: usize,
+    pub timing: Timing,
 }
 
 /// The waiter's surroundings.
@@ -57,6 +68,39 @@ impl InFlight {
         self.entries.iter().all(|entry| entry.kind == kind)
     }
 
+    /// What is parked, for people.
+    pub(super) fn waiting(&self) -> impl Iterator<Item = Waiting> {
+        self.entries.iter().filter_map(|entry| match &entry.state {
+            State::Parked { request, .. } => Some(Waiting {
+                request: entry.timing.label.clone(),
+                since: entry.timing.begun,
+                deadline: request.deadline(),
+                waits_for: request.waits_for(),
+            }),
+            _ => None,
+        })
+    }
+
+    /// Since when the first that is parked was begun.
+    pub(super) fn parked_since(&self) -> Option<Instant> {
+        self.parked().next().map(|entry| entry.timing.begun)
+    }
+
+    pub(super) fn parked_count(&self) -> usize {
+        self.parked().count()
+    }
+
+    fn parked(&self) -> impl Iterator<Item = &Entry> {
+        self.entries.iter().filter(|entry| matches!(entry.state, State::Parked { .. }))
+    }
+
+    /// The connection has waited for a worker, to have what is parked asked.
+    pub(super) fn add_queued(&mut self, queued: Duration) {
+        for entry in self.entries.iter_mut().filter(|entry| matches!(entry.state, State::Parked { .. })) {
+            entry.timing.queued_again(queued);
+        }
+    }
+
     /// The earliest deadline of what is parked.
     pub(super) fn deadline(&self) -> Option<Instant> {
         let parked = self.entries.iter().filter_map(|entry| match &entry.state {
@@ -68,7 +112,8 @@ impl InFlight {
 
     /// Takes in what became of a frame. What is to be parked is registered first and asked once more then, so that no
     /// wake-up is lost.
-    pub(super) fn push(&mut self, kind: Kind, frame_bytes: usize, outcome: Outcome, now: Now, watch: &Watch<'_>) {
+    pub(super) fn push(&mut self, frame: Frame, outcome: Outcome, now: Now, watch: &Watch<'_>) {
+        let Frame { kind, frame_bytes, timing } = frame;
         let state = match outcome {
             Outcome::Park(request) => {
                 let keys = request.keys();
@@ -79,15 +124,15 @@ impl InFlight {
             outcome => State::of(outcome),
         };
         self.frame_bytes += frame_bytes;
-        self.entries.push_back(Entry { kind, frame_bytes, state });
+        self.entries.push_back(Entry { kind, frame_bytes, state, timing });
         if let Some(entry) = self.entries.back_mut() {
-            entry.poll(watch, |_, _| now);
+            entry.poll(watch, |_| now);
         }
     }
 
     /// Asks everything that is parked whether it can answer now. What has reached its deadline and does not answer, which
     /// would be our own mistake, closes the connection: its client must not wait for ever.
-    pub(super) fn poll(&mut self, watch: &Watch<'_>, now_for: impl Fn(&dyn Parked, Kind) -> Now) {
+    pub(super) fn poll(&mut self, watch: &Watch<'_>, now_for: impl Fn(&dyn Parked) -> Now) {
         for entry in &mut self.entries {
             entry.poll(watch, &now_for);
         }
@@ -95,18 +140,17 @@ impl InFlight {
 
     /// Takes the next thing to do at the front, if its request is settled.
     pub(super) fn next_settled(&mut self) -> Option<Settled> {
-        loop {
-            if matches!(self.entries.front()?.state, State::Parked { .. }) {
-                return None;
-            }
-            let entry = self.entries.pop_front()?;
-            self.frame_bytes -= entry.frame_bytes;
-            match entry.state {
-                State::Reply(reply) => return Some(Settled::Reply(reply)),
-                State::Close => return Some(Settled::Close),
-                State::Silent | State::Parked { .. } => {}
-            }
+        if matches!(self.entries.front()?.state, State::Parked { .. }) {
+            return None;
         }
+        let entry = self.entries.pop_front()?;
+        self.frame_bytes -= entry.frame_bytes;
+        Some(match entry.state {
+            State::Reply(reply) => Settled::Reply(reply, entry.timing),
+            State::Silent => Settled::Silent(entry.timing),
+            // What is parked stays, see above.
+            State::Close | State::Parked { .. } => Settled::Close,
+        })
     }
 
     /// Whether the connection is to be closed once the replies before are written.
@@ -128,10 +172,12 @@ impl InFlight {
 }
 
 impl Entry {
-    fn poll(&mut self, watch: &Watch<'_>, now_for: impl Fn(&dyn Parked, Kind) -> Now) {
+    fn poll(&mut self, watch: &Watch<'_>, now_for: impl Fn(&dyn Parked) -> Now) {
         let State::Parked { request, keys } = &mut self.state else { return };
-        let now = now_for(&**request, self.kind);
+        let now = now_for(&**request);
+        self.timing.asked(request.waits_for_others());
         let outcome = request.poll(now);
+        self.timing.ran();
         if outcome.is_none() && now.mono < request.deadline() {
             return;
         }

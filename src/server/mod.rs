@@ -17,16 +17,18 @@ mod in_flight;
 mod places;
 mod poller;
 mod timers;
+mod timing;
 mod turn;
 mod worker;
 
 pub use files::allow_connections;
 pub use worker::Pool;
 
+use crate::activity::Dump;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::handlers::Dispatch;
-use crate::limits::{REPLY_BYTES_HELD_MAX, REQUEST_BYTES_HELD_MAX};
+use crate::limits::{PARKED_LISTED_MAX, REPLY_BYTES_HELD_MAX, REQUEST_BYTES_HELD_MAX};
 use crate::metrics::Metrics;
 use crate::wake::Wakeups;
 use acceptor::Acceptor;
@@ -37,6 +39,7 @@ use slog::{Logger, info};
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -49,6 +52,8 @@ pub struct Settings {
     pub port: u16,
     pub max_connections: usize,
     pub connections_max_idle: Duration,
+    /// A request that took longer, what it waited for other clients left out, is logged; zero: none is.
+    pub slow_request: Duration,
     pub request_bytes_held_max: usize,
     pub reply_bytes_held_max: usize,
 }
@@ -60,6 +65,7 @@ impl From<&Config> for Settings {
             port: config.port,
             max_connections: config.max_connections,
             connections_max_idle: config.connections_max_idle,
+            slow_request: config.slow_request,
             request_bytes_held_max: REQUEST_BYTES_HELD_MAX,
             reply_bytes_held_max: REPLY_BYTES_HELD_MAX,
         }
@@ -87,7 +93,21 @@ pub enum ServerError {
 impl fmt::Display for ServerError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            ServerError::Bind { host, port, source } => write!(f, "cannot listen on {host}:{port}: {source}"),
+            ServerError::Bind { host, port, source } => match source.kind() {
+                io::ErrorKind::AddrInUse => {
+                    write!(
+                        f,
+                        "--port {port}: something listens on {host}:{port} already; stop that, or choose another port"
+                    )
+                }
+                io::ErrorKind::PermissionDenied => {
+                    write!(f, "--port {port}: no permission to listen there ({source}); choose one above 1023")
+                }
+                _ => write!(
+                    f,
+                    "--host {host}: cannot listen on {host}:{port} ({source}); name an address or name of this machine"
+                ),
+            },
             ServerError::System(source) => write!(f, "the server cannot start: {source}"),
         }
     }
@@ -160,17 +180,54 @@ impl Server {
         self.hub.budget.unsent()
     }
 
-    /// Stops accepting, answers what is in flight, closes every connection and ends by `deadline` or a little after it.
-    /// Requests that wait for news are answered at once, as if their time were up; commits under way get three quarters
-    /// of the time. Gives whether every connection was closed.
+    /// What goes on at this moment.
+    pub fn dump(&self) -> Dump {
+        let (parked, parked_unlisted) = self.hub.places.parked(PARKED_LISTED_MAX);
+        Dump {
+            taken: Instant::now(),
+            workers: self.hub.pool.workers(),
+            queued: self.hub.pool.queued(),
+            connections: self.hub.places.len(),
+            parked,
+            parked_unlisted,
+        }
+    }
+
+    /// Whether poller, timers and workers still take what comes: asked of them, and seen by `deadline`.
+    pub fn answers(&self, deadline: Instant) -> bool {
+        let rounds = self.hub.poller_rounds.load(Ordering::Relaxed);
+        if self.hub.poller.notify().is_err() || !self.hub.pool.answers(deadline) {
+            return false;
+        }
+        while self.hub.poller_rounds.load(Ordering::Relaxed) == rounds {
+            if Instant::now() >= deadline {
+                return false;
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+        true
+    }
+
+    pub fn is_stopping(&self) -> bool {
+        self.hub.stage() != Stage::Serving
+    }
+
+    /// Takes no further connection and begins no further request; what is under way goes on.
+    pub fn drain(&self) {
+        self.hub.enter_stage(Stage::Draining);
+        let _ = self.accepting.notify();
+    }
+
+    /// Drains, answers what is in flight, closes every connection and ends by `deadline` or a little after it. Requests that
+    /// wait for other clients are answered at once, as if their time were up; what waits for the store gets three quarters of
+    /// the time. Gives whether every connection was closed.
     pub fn stop(&self, deadline: Instant) -> bool {
         let Some(threads) = self.threads.lock().expect("no holder panics").take() else {
             return self.hub.places.len() == 0;
         };
         info!(self.hub.logger, "the server stops"; "connections" => self.hub.places.len());
         let time = deadline.saturating_duration_since(Instant::now());
-        self.hub.enter_stage(Stage::Draining);
-        let _ = self.accepting.notify();
+        self.drain();
         let _ = threads.acceptor.join();
         self.hub.rouse_all();
         let mut empty = self.hub.places.wait_until_empty(deadline - time / 4);

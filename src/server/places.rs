@@ -1,6 +1,8 @@
 //! Where each connection is: with the poller, in the parked set, or in the hands of a worker or queue.
 
 use super::connection::Connection;
+use super::in_flight::InFlight;
+use crate::activity::Waiting;
 use crate::wake::WaiterId;
 use std::collections::HashMap;
 use std::sync::{Condvar, Mutex, MutexGuard};
@@ -95,6 +97,22 @@ impl Places {
             place => place.take(Cause::Call),
         });
         picked.collect()
+    }
+
+    /// What is parked: those that wait longest first, at most `max`, and how many more there are.
+    pub(super) fn parked(&self, max: usize) -> (Vec<Waiting>, usize) {
+        let table = self.table();
+        let parked = table.values().filter_map(|place| match place {
+            Place::Parked(connection) => Some(connection),
+            Place::Idle(_) | Place::Busy(_) => None,
+        });
+        let mut oldest: Vec<(Instant, &InFlight)> =
+            parked.filter_map(|c| Some((c.in_flight.parked_since()?, &c.in_flight))).collect();
+        oldest.sort_by_key(|(since, _)| *since);
+        let count: usize = oldest.iter().map(|(_, in_flight)| in_flight.parked_count()).sum();
+        let listed: Vec<Waiting> = oldest.iter().flat_map(|(_, in_flight)| in_flight.waiting()).take(max).collect();
+        let unlisted = count - listed.len();
+        (listed, unlisted)
     }
 
     /// The timer of a connection has come: takes it out if it is parked and due; otherwise says when it will be.

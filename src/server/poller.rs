@@ -6,12 +6,14 @@ use crate::limits::ACCEPT_PAUSE;
 use crate::wake::WaiterId;
 use polling::Events;
 use slog::error;
+use std::sync::atomic::Ordering;
 use std::thread;
 
 /// The thread's life: hands ready connections to the workers, until the server has ended.
 pub(super) fn run(hub: &Hub) {
     let mut events = Events::new();
     while hub.stage() != Stage::Ended {
+        hub.poller_rounds.fetch_add(1, Ordering::Relaxed);
         events.clear();
         if let Err(error) = hub.poller.wait(&mut events, None) {
             error!(hub.logger, "polling failed"; "error" => %error);

@@ -3,7 +3,10 @@
 use super::buffers::Front;
 use super::connection::{Connection, Interest, Phase};
 use super::hub::{Hub, Stage};
+use super::in_flight::Frame;
+use super::timing::Timing;
 use super::worker::Worker;
+use crate::activity::{self, Phase as Doing};
 use crate::handlers::{Kind, Outcome};
 use crate::limits::{
     FRAMES_PER_TURN, LINGER_MAX, NEXT_REQUEST_WAIT_MS, PRODUCE_IN_FLIGHT_BYTES_MAX, PRODUCE_IN_FLIGHT_MAX,
@@ -15,6 +18,7 @@ use std::net::Shutdown;
 use std::os::fd::AsRawFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// What comes after a turn.
 enum Next {
@@ -36,8 +40,10 @@ enum Step {
 pub(super) fn take(mut connection: Box<Connection>, worker: &Worker) {
     let hub = connection.hub.clone();
     let mut begun = 0;
+    let mut queued = connection.take_queued();
+    connection.in_flight.add_queued(queued);
     loop {
-        let turn = Turn { hub: &hub, connection: &mut connection, worker, begun };
+        let turn = Turn { hub: &hub, connection: &mut connection, worker, begun, queued: std::mem::take(&mut queued) };
         let (next, begun_now) = match catch_unwind(AssertUnwindSafe(|| turn.run())) {
             Ok(next) => next,
             Err(panic) => {
@@ -57,8 +63,14 @@ pub(super) fn take(mut connection: Box<Connection>, worker: &Worker) {
                     None => return,
                 }
             }
-            Next::Requeue => return worker.pool().submit(connection),
-            Next::PassOn => return worker.pool().submit_heavy(connection),
+            Next::Requeue => {
+                connection.queued_at = Some(Instant::now());
+                return worker.pool().submit(connection);
+            }
+            Next::PassOn => {
+                connection.queued_at = Some(Instant::now());
+                return worker.pool().submit_heavy(connection);
+            }
             Next::Close(reason) => return hub.close(connection, reason),
         }
     }
@@ -83,6 +95,8 @@ struct Turn<'a> {
     worker: &'a Worker,
     /// Frames begun in this turn.
     begun: usize,
+    /// How long the connection stood in a worker queue before it.
+    queued: Duration,
 }
 
 impl Turn<'_> {
@@ -123,7 +137,8 @@ impl Turn<'_> {
     fn ask_parked(&mut self) {
         let (hub, now) = (self.hub, self.hub.clock.now());
         let watch = hub.watch(self.connection.id);
-        self.connection.in_flight.poll(&watch, |request, kind| hub.now_for(now, request.deadline(), kind));
+        activity::enter(Doing::Asking);
+        self.connection.in_flight.poll(&watch, |request| hub.now_for(now, request));
     }
 
     fn step(&mut self) -> Step {
@@ -213,9 +228,15 @@ impl Turn<'_> {
         let frame = connection.input.take_frame(length);
         self.hub.metrics.requests.add_one();
         self.begun += 1;
-        let outcome = self.hub.dispatch.dispatch(frame, connection.peer);
+        let label = Arc::new(self.hub.dispatch.label(&frame, connection.peer));
+        activity::concerns(&label, Doing::Decoding);
+        // What was behind another frame did not wait for a worker.
+        let mut timing = Timing::begin(label, std::mem::take(&mut self.queued), Instant::now());
+        let outcome = self.hub.dispatch.dispatch(frame, connection.peer.ip());
+        timing.ran();
         let now = self.hub.clock.now();
-        connection.in_flight.push(kind, length, outcome, now, &self.hub.watch(connection.id));
+        let begun = Frame { kind, frame_bytes: length, timing };
+        connection.in_flight.push(begun, outcome, now, &self.hub.watch(connection.id));
     }
 
     fn flush(&mut self) -> std::io::Result<()> {
@@ -223,6 +244,7 @@ impl Turn<'_> {
             return Ok(());
         }
         let now = self.hub.clock.now().mono;
+        activity::enter(Doing::Writing);
         self.connection.flush(now)
     }
 
@@ -253,6 +275,7 @@ impl Turn<'_> {
             self.hub.starve(connection);
             return Step::Over(Next::Rest(interest(connection)));
         }
+        activity::enter(Doing::Reading);
         match connection.input.read_from(&connection.stream, size) {
             Ok((0, _)) => connection.phase = Phase::PeerDone,
             Ok((_, more)) => {
@@ -277,7 +300,10 @@ impl Turn<'_> {
                 "peer" => %self.connection.peer, "looks_like" => guess, "held_back" => held_back);
         }
         let watch = self.hub.watch(self.connection.id);
-        self.connection.in_flight.push(Kind::Light, 0, Outcome::Close, self.hub.clock.now(), &watch);
+        let label = Arc::new(self.hub.dispatch.label(&prefix, self.connection.peer));
+        let timing = Timing::begin(label, Duration::ZERO, Instant::now());
+        let frame = Frame { kind: Kind::Light, frame_bytes: 0, timing };
+        self.connection.in_flight.push(frame, Outcome::Close, self.hub.clock.now(), &watch);
     }
 
     /// All is sent: our side is shut down, and the peer gets the time to read before a reset could overtake the replies.

@@ -10,10 +10,11 @@
 //! requests are still answered, and in quiet times no request takes the detour through a light worker.
 
 use super::timers::{Due, Timers};
+use crate::activity::{self, Board, Doing, Phase};
 use crate::limits;
 use crate::metrics::Metrics;
 use crate::tasks::{Task, Tasks};
-use crossbeam_channel::{Receiver, Sender, unbounded};
+use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use slog::{Logger, error};
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -43,6 +44,8 @@ pub struct Pool {
     /// worker for certain.
     claimed: AtomicUsize,
     timers: Timers,
+    /// What each worker does.
+    board: Board,
     /// The threads until `stop` joins them.
     threads: Mutex<Vec<JoinHandle<()>>>,
     metrics: Arc<Metrics>,
@@ -93,17 +96,20 @@ impl Pool {
             regular: workers - light,
             claimed: AtomicUsize::new(0),
             timers: Timers::default(),
+            board: Board::default(),
             threads: Mutex::new(Vec::new()),
             metrics,
             logger,
         });
         for index in 0..pool.regular {
             let worker = Worker { pool: pool.clone(), light: false };
-            pool.spawn_thread(format!("worker-{index}"), move || worker.run_regular())?;
+            let name = format!("worker-{index}");
+            pool.spawn_thread(name.clone(), move || worker.run(name, Worker::run_regular))?;
         }
         for index in 0..light {
             let worker = Worker { pool: pool.clone(), light: true };
-            pool.spawn_thread(format!("light-{index}"), move || worker.run_light())?;
+            let name = format!("light-{index}");
+            pool.spawn_thread(name.clone(), move || worker.run(name, Worker::run_light))?;
         }
         let timed = pool.clone();
         pool.spawn_thread("timers".to_owned(), move || timed.timers.run(|due| timed.deliver(due)))?;
@@ -165,6 +171,25 @@ impl Pool {
         }
     }
 
+    /// Whether a job that does nothing gets through the timers and both queues by `deadline`.
+    pub fn answers(&self, deadline: Instant) -> bool {
+        let (done, jobs_done) = bounded(2);
+        let by_work = done.clone();
+        self.timers.at(Instant::now(), Due::Task(Box::new(move || by_work.send(()).unwrap_or_default())));
+        self.ready.send(Job::Task(Box::new(move || done.send(()).unwrap_or_default())));
+        (0..2).all(|_| jobs_done.recv_deadline(deadline).is_ok())
+    }
+
+    /// What each worker does at this moment.
+    pub fn workers(&self) -> Vec<(String, Doing)> {
+        self.board.workers()
+    }
+
+    /// Jobs for which no worker was free yet.
+    pub fn queued(&self) -> usize {
+        self.ready.receiver.len() + self.work.receiver.len()
+    }
+
     /// Ends all threads, after the jobs that are queued. A thread that is still stuck in a job at `deadline` is left behind.
     pub fn stop(&self, deadline: Instant) {
         self.timers.stop();
@@ -195,10 +220,16 @@ impl Tasks for Pool {
 }
 
 impl Worker {
+    /// The thread's life.
+    fn run(self, name: String, life: fn(&Worker)) {
+        self.pool.board.enrol(name);
+        life(&self);
+    }
+
     fn run_regular(&self) {
         let mut claim = Claim { held: false, ready_next: false };
         while let Some(job) = self.next_job(&mut claim) {
-            self.run(job);
+            self.do_job(job);
         }
     }
 
@@ -228,16 +259,23 @@ impl Worker {
 
     fn run_light(&self) {
         while let Some(job) = self.pool.ready.receiver.recv().expect("the pool holds a sender").unless_stop() {
-            self.run(job);
+            self.do_job(job);
         }
     }
 
-    fn run(&self, job: Job) {
+    fn do_job(&self, job: Job) {
         match job {
-            Job::Work(work) => self.pool.guard(|| work.run(self)),
-            Job::Task(task) => self.pool.guard(task),
+            Job::Work(work) => {
+                activity::begin(Phase::Reading);
+                self.pool.guard(|| work.run(self));
+            }
+            Job::Task(task) => {
+                activity::begin(Phase::Task);
+                self.pool.guard(task);
+            }
             Job::Stop => {}
         }
+        activity::begin(Phase::Idle);
     }
 }
 

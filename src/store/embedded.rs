@@ -74,20 +74,36 @@ impl fmt::Display for EmbeddedError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             EmbeddedError::NotFound(tried) => {
-                f.write_str("no nats-server was found; tried")?;
-                tried.iter().try_for_each(|path| write!(f, " {}", path.display()))
+                f.write_str("--nats-server: none was found on PATH or at")?;
+                tried.iter().try_for_each(|path| write!(f, " {}", path.display()))?;
+                f.write_str("; install one, or name it")
             }
-            EmbeddedError::NotRunnable { binary, why } => write!(f, "{} cannot be run: {why}", binary.display()),
+            EmbeddedError::NotRunnable { binary, why } => write!(
+                f,
+                "--nats-server {}: it cannot be run ({why}); name an executable nats-server",
+                binary.display()
+            ),
             EmbeddedError::TooOld { binary, version } => {
-                write!(f, "{} is nats-server {version}; 2.10 or newer is needed", binary.display())
+                write!(f, "--nats-server {}: it is {version}; 2.10 or newer is needed, upgrade it", binary.display())
             }
             EmbeddedError::DataDir { path, why } => {
-                write!(f, "the data directory {} cannot be used: {why}", path.display())
+                write!(
+                    f,
+                    "--data-dir {}: it cannot be used ({why}); name one that this user may write to",
+                    path.display()
+                )
             }
             EmbeddedError::InUse { path } => {
-                write!(f, "the data directory {} is in use by another gateway or its nats-server", path.display())
+                write!(
+                    f,
+                    "--data-dir {}: in use by another gateway or its nats-server; stop that, or name another",
+                    path.display()
+                )
             }
-            EmbeddedError::NotReady { why, log } => write!(f, "the embedded nats-server did not start: {why}\n{log}"),
+            EmbeddedError::NotReady { why, log } => {
+                let last = log.lines().last().unwrap_or_default();
+                write!(f, "--embedded: nats-server did not start ({why}); its last words: {last}")
+            }
         }
     }
 }

@@ -9,6 +9,7 @@ pub mod keys;
 pub mod memory;
 pub mod nats;
 
+use crate::activity;
 use bytes::Bytes;
 use serde_json::Value;
 use std::fmt;
@@ -291,6 +292,8 @@ pub fn publish(store: &dyn Store, message: Publish, deadline: Instant) -> StoreR
 
 /// Publishes messages together and waits for all outcomes, in the messages' order.
 pub fn publish_all(store: &dyn Store, messages: Vec<Publish>, deadline: Instant) -> Vec<StoreResult<PubAck>> {
+    let subject = messages.first().map_or("", |message| &message.subject);
+    let _noted = activity::store_call("publish", subject);
     let count = messages.len();
     let (sender, receiver) = crossbeam_channel::bounded(count);
     for (index, message) in messages.into_iter().enumerate() {

@@ -14,6 +14,7 @@ mod offsets;
 mod outages;
 mod produce;
 mod round_trips;
+mod service;
 mod topics;
 mod two_gateways;
 mod versions;

@@ -4,6 +4,7 @@
 //! payload.
 
 use bytes::Bytes;
+use hanzo_kafka::activity::Label;
 use hanzo_kafka::clock::{Now, SystemClock};
 use hanzo_kafka::handlers::{Dispatch, Kind, Outcome, Parked};
 use hanzo_kafka::logging;
@@ -95,13 +96,17 @@ impl Toy {
         self.gate.notify_all();
     }
 
-    fn park(&self, id: u32, for_ms: u32, panics: bool) -> (Promise<Vec<u8>>, Outcome) {
+    fn park(&self, op: Op, id: u32, for_ms: u32) -> (Promise<Vec<u8>>, Outcome) {
         let (promise, pending) = promise(&self.wakeups);
-        let deadline = Instant::now() + Duration::from_millis(for_ms.into());
-        (
-            promise,
-            Outcome::Park(Box::new(ToyParked { id, pending, deadline, panics, abandoned: self.abandoned.clone() })),
-        )
+        let parked = ToyParked {
+            id,
+            pending,
+            deadline: Instant::now() + Duration::from_millis(for_ms.into()),
+            panics: op == Op::PanicParked,
+            is_produce: matches!(op, Op::Produce | Op::ProduceIn),
+            abandoned: self.abandoned.clone(),
+        };
+        (promise, Outcome::Park(Box::new(parked)))
     }
 }
 
@@ -110,6 +115,7 @@ struct ToyParked {
     pending: Pending<Vec<u8>>,
     deadline: Instant,
     panics: bool,
+    is_produce: bool,
     abandoned: Arc<AtomicUsize>,
 }
 
@@ -130,12 +136,20 @@ impl Parked for ToyParked {
         self.deadline
     }
 
+    fn waits_for_others(&self) -> bool {
+        !self.is_produce
+    }
+
     fn abandon(&mut self) {
         self.abandoned.fetch_add(1, Ordering::SeqCst);
     }
 }
 
 impl Dispatch for Toy {
+    fn label(&self, frame: &[u8], peer: SocketAddr) -> Label {
+        Label { api: "Toy", version: frame[0].into(), correlation_id: 0, client_id: String::new(), peer }
+    }
+
     fn kind(&self, frame: &[u8]) -> Kind {
         match OPS[frame[0] as usize] {
             Op::Echo | Op::Close | Op::Panic => Kind::Light,
@@ -155,18 +169,18 @@ impl Dispatch for Toy {
             Op::Echo | Op::HeavyEcho => Outcome::Reply(reply(id, &frame[9..])),
             Op::Produce | Op::Await | Op::PanicParked => {
                 let for_ms = if number == 0 { 60_000 } else { number };
-                let (promise, outcome) = self.park(id, for_ms, frame[0] == Op::PanicParked as u8);
+                let (promise, outcome) = self.park(OPS[frame[0] as usize], id, for_ms);
                 self.promises.lock().unwrap().insert(id, promise);
                 outcome
             }
             Op::ProduceIn => {
-                let (promise, outcome) = self.park(id, 60_000, false);
+                let (promise, outcome) = self.park(Op::ProduceIn, id, 60_000);
                 let at = Instant::now() + Duration::from_millis(number.into());
                 self.pool.spawn_at(at, Box::new(move || promise.keep(b"done".to_vec())));
                 outcome
             }
             Op::AwaitNow => {
-                let (promise, outcome) = self.park(id, 60_000, false);
+                let (promise, outcome) = self.park(Op::AwaitNow, id, 60_000);
                 self.pool.spawn(Box::new(move || promise.keep(b"woken".to_vec())));
                 outcome
             }
@@ -221,6 +235,7 @@ pub fn settings() -> Settings {
         port: 0,
         max_connections: 10_000,
         connections_max_idle: Duration::from_secs(600),
+        slow_request: Duration::ZERO,
         request_bytes_held_max: 512 << 20,
         reply_bytes_held_max: 512 << 20,
     }

@@ -38,7 +38,7 @@ fn producers_go_on_after_messages_that_no_snapshot_knows_are_gone() {
     let world = World::new();
     let a = world.gateway();
     assert_eq!(a.append(idempotent(9, 0, 1)), Ok(0));
-    a.logs.write_ends();
+    a.logs.write_ends(Instant::now() + Duration::from_secs(3600));
     let running = world.gateway();
     assert_eq!(running.end(), 1);
     for sequence in 1..4 {
@@ -60,7 +60,7 @@ fn nothing_is_given_out_beyond_the_watermark() {
     let (a, b) = (world.gateway(), world.gateway());
     assert_eq!(a.append(batch(2)), Ok(0));
     // It knows the end from the entry and has read nothing yet.
-    a.logs.write_ends();
+    a.logs.write_ends(Instant::now() + Duration::from_secs(3600));
     assert_eq!(b.end(), 2);
     world.store.drop_core_messages(true);
     assert_eq!(a.append(batch(2)), Ok(2));

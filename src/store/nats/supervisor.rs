@@ -271,7 +271,7 @@ impl Supervisor {
             // If nobody listens any more, the link is dropped here.
             let _ = events.send(Event::Attempted { number, result });
         };
-        let thread = std::thread::Builder::new().name(format!("{name}-connect"));
+        let thread = std::thread::Builder::new().name(format!("{name}-conn"));
         if thread.spawn(body).is_err() {
             self.attempt = None;
             self.delay_next_attempt();

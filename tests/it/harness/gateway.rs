@@ -11,6 +11,8 @@ const READY: &str = "hanzo-kafka is ready";
 
 pub struct Gateway {
     pub port: u16,
+    pub admin_port: u16,
+    environment: Vec<(String, String)>,
     arguments: Vec<String>,
     process: Option<Process>,
     folder: Folder,
@@ -32,6 +34,15 @@ impl Gateway {
         gateway
     }
 
+    /// Like `not_ready`, with environment variables.
+    pub fn in_environment(pubsub_url: &str, flags: &[&str], environment: &[(&str, &str)]) -> Gateway {
+        let mut gateway = Gateway::not_started(flags);
+        gateway.arguments.extend(["--pubsub-url".to_owned(), pubsub_url.to_owned()]);
+        gateway.environment = environment.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
+        gateway.spawn();
+        gateway
+    }
+
     /// With a nats-server of its own below `data_dir`.
     pub fn embedded(data_dir: &std::path::Path, flags: &[&str]) -> Gateway {
         let mut gateway = Gateway::not_started(flags);
@@ -45,10 +56,10 @@ impl Gateway {
     }
 
     fn not_started(flags: &[&str]) -> Gateway {
-        let port = free_port();
+        let (port, admin_port) = (free_port(), free_port());
         let defaults = [
             format!("--port={port}"),
-            format!("--admin-port={}", free_port()),
+            format!("--admin-port={admin_port}"),
             "--host=127.0.0.1".to_owned(),
             "--group-initial-rebalance-delay=0s".to_owned(),
             "--log-level=debug".to_owned(),
@@ -62,12 +73,13 @@ impl Gateway {
         if !flags.iter().any(|flag| flag.starts_with("--advertise")) {
             arguments.push(format!("--advertise=127.0.0.1:{port}"));
         }
-        Gateway { port, arguments, process: None, folder: Folder::new("gateway") }
+        Gateway { port, admin_port, environment: Vec::new(), arguments, process: None, folder: Folder::new("gateway") }
     }
 
     fn spawn(&mut self) {
         let mut command = Command::new(env!("CARGO_BIN_EXE_hanzo-kafka"));
         command.args(&self.arguments).stdout(Stdio::piped()).env("RUST_BACKTRACE", "1");
+        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         self.process = Some(Process::start(command, &self.log()));
     }
 

@@ -72,7 +72,9 @@ impl Nats {
 
     /// Freezes it: its connections stay open, nothing is answered.
     pub fn freeze(&self) {
-        self.process.as_ref().expect("it runs").signal(libc::SIGSTOP);
+        let process = self.process.as_ref().expect("it runs");
+        process.signal(libc::SIGSTOP);
+        eventually("all of its threads have stopped", SOON, || process.is_stopped().then_some(()));
     }
 
     pub fn thaw(&self) {

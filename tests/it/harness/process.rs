@@ -35,6 +35,16 @@ impl Process {
         unsafe { libc::kill(pid, signal) };
     }
 
+    /// Whether no thread of it runs any more, after SIGSTOP; where the system does not tell, it is believed.
+    pub fn is_stopped(&self) -> bool {
+        let Ok(threads) = std::fs::read_dir(format!("/proc/{}/task", self.pid())) else { return true };
+        threads.flatten().all(|thread| {
+            // The state follows the name, which stands in parentheses.
+            let stat = std::fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
+            stat.rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with('T'))
+        })
+    }
+
     /// SIGKILL, and waits until it is gone.
     pub fn kill(&mut self) {
         let _ = self.child.kill();
@@ -50,6 +60,11 @@ impl Process {
 
     pub fn exited(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().expect("a child can be waited for")
+    }
+
+    /// All that it logged.
+    pub fn log(&self) -> String {
+        String::from_utf8_lossy(&std::fs::read(&self.log).unwrap_or_default()).into_owned()
     }
 
     /// The end of what it logged.
