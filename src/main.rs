@@ -63,7 +63,7 @@ fn run(mut config: Config, logger: &Logger) -> Result<(), Box<dyn Error>> {
     let config = Arc::new(config);
     let (nats, embedded) = start_store(&config, logger)?;
     let store_address = nats.address().to_owned();
-    let store: Arc<dyn Store> = Arc::new(Gate::new(nats.clone(), store_calls_max(&config)));
+    let store: Arc<dyn Store> = Arc::new(Gate::new(nats.clone(), store_calls_max(&config), metrics.clone()));
     let basis = Basis {
         config: config.clone(),
         store: store.clone(),
@@ -71,6 +71,7 @@ fn run(mut config: Config, logger: &Logger) -> Result<(), Box<dyn Error>> {
         wakeups: wakeups.clone(),
         tasks: pool.clone(),
         clock: clock.clone(),
+        metrics: metrics.clone(),
         logger: logger.clone(),
     };
     let services = Services { store, store_address, gateway: gateway::build(basis), embedded };
@@ -80,7 +81,8 @@ fn run(mut config: Config, logger: &Logger) -> Result<(), Box<dyn Error>> {
         // Clients of a gateway that was just restarted should find their broker again at once.
         wait_until(Instant::now() + READY_PATIENCE, || lease.holds());
     }
-    let admin = Admin::start(&config.admin_host, config.admin_port, services.store.clone())?;
+    let answers = services.gateway.services().clone();
+    let admin = Admin::start(&config.admin_host, config.admin_port, answers, &services.store_address)?;
     let parts = Parts {
         pool: pool.clone(),
         dispatch: services.gateway.clone(),

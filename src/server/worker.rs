@@ -99,10 +99,12 @@ impl Pool {
         });
         for index in 0..pool.regular {
             let worker = Worker { pool: pool.clone(), light: false };
+            pool.metrics.workers.regular.raise();
             pool.spawn_thread(format!("worker-{index}"), move || worker.run_regular())?;
         }
         for index in 0..light {
             let worker = Worker { pool: pool.clone(), light: true };
+            pool.metrics.workers.light.raise();
             pool.spawn_thread(format!("light-{index}"), move || worker.run_light())?;
         }
         let timed = pool.clone();
@@ -119,6 +121,7 @@ impl Pool {
     /// Queues a connection whose next frame may be light.
     pub(super) fn submit(&self, work: Box<dyn Work>) {
         let below = |claimed| (claimed < self.regular).then_some(claimed + 1);
+        self.metrics.workers.queued.raise();
         match self.claimed.fetch_update(Ordering::SeqCst, Ordering::SeqCst, below) {
             Ok(_) => self.work.send(Job::Work(work)),
             Err(_) => self.ready.send(Job::Work(work)),
@@ -131,6 +134,7 @@ impl Pool {
     }
 
     fn claim_and_send(&self, job: Job) {
+        self.metrics.workers.queued.raise();
         self.claimed.fetch_add(1, Ordering::SeqCst);
         self.work.send(job);
     }
@@ -233,11 +237,18 @@ impl Worker {
     }
 
     fn run(&self, job: Job) {
+        let workers = &self.pool.metrics.workers;
+        let began = Instant::now();
+        workers.queued.lower();
+        workers.busy.raise();
         match job {
             Job::Work(work) => self.pool.guard(|| work.run(self)),
             Job::Task(task) => self.pool.guard(task),
             Job::Stop => {}
         }
+        workers.busy.lower();
+        workers.jobs.add_one();
+        workers.busy_ns.add(u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX));
     }
 }
 

@@ -11,6 +11,7 @@ const READY: &str = "hanzo-kafka is ready";
 
 pub struct Gateway {
     pub port: u16,
+    pub admin_port: u16,
     arguments: Vec<String>,
     process: Option<Process>,
     folder: Folder,
@@ -45,10 +46,10 @@ impl Gateway {
     }
 
     fn not_started(flags: &[&str]) -> Gateway {
-        let port = free_port();
+        let (port, admin_port) = (free_port(), free_port());
         let defaults = [
             format!("--port={port}"),
-            format!("--admin-port={}", free_port()),
+            format!("--admin-port={admin_port}"),
             "--host=127.0.0.1".to_owned(),
             "--group-initial-rebalance-delay=0s".to_owned(),
             "--log-level=debug".to_owned(),
@@ -62,7 +63,7 @@ impl Gateway {
         if !flags.iter().any(|flag| flag.starts_with("--advertise")) {
             arguments.push(format!("--advertise=127.0.0.1:{port}"));
         }
-        Gateway { port, arguments, process: None, folder: Folder::new("gateway") }
+        Gateway { port, admin_port, arguments, process: None, folder: Folder::new("gateway") }
     }
 
     fn spawn(&mut self) {
