@@ -226,3 +226,15 @@ pub const LAG_TIME_SHARE: u32 = 20;
 
 /// What looking at the lag may take, so that a scrape is answered also while the store hangs.
 pub const LAG_LOOK_MAX: Duration = Duration::from_secs(2);
+
+/// Records of one answer when somebody browses a topic, how much of a key, value or header is shown, and of all together.
+pub const BROWSED_RECORDS_MAX: usize = 500;
+pub const BROWSED_FIELD_BYTES_MAX: usize = 64 * 1024;
+pub const BROWSED_BYTES_MAX: usize = 2 * 1024 * 1024;
+pub const BROWSED_HEADERS_MAX: usize = 200;
+pub const BROWSED_NAME_BYTES_MAX: usize = 1024;
+
+/// What is read of a log for one such answer at a time, how often, and how large a batch may inflate for it.
+pub const BROWSED_READ_BYTES: usize = 1024 * 1024;
+pub const BROWSED_READS_MAX: usize = 16;
+pub const BROWSED_INFLATED_BYTES_MAX: usize = 32 * 1024 * 1024;

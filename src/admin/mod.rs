@@ -8,6 +8,8 @@ mod groups;
 mod head;
 mod lag;
 mod metrics;
+mod page;
+mod records;
 mod status;
 mod topics;
 
@@ -39,20 +41,18 @@ const ROUTES: &[Route] = &[
     Route { path: "/readyz", quick: true, answer: |pages, _| probe(pages.unready()) },
     Route { path: "/metrics", quick: false, answer: |pages, _| metrics::answer(pages) },
     Route { path: "/v1/stream", quick: true, answer: |_, _| to_start() },
-    Route { path: "/v1/stream/", quick: true, answer: |_, _| Response::text(START) },
+    Route { path: "/v1/stream/", quick: true, answer: page::answer },
+    Route { path: "/v1/stream/app.js", quick: true, answer: page::answer },
+    Route { path: "/v1/stream/parts.js", quick: true, answer: page::answer },
+    Route { path: "/v1/stream/records.js", quick: true, answer: page::answer },
+    Route { path: "/v1/stream/views.js", quick: true, answer: page::answer },
+    Route { path: "/v1/stream/style.css", quick: true, answer: page::answer },
+    Route { path: "/v1/stream/icon.svg", quick: true, answer: page::answer },
     Route { path: "/v1/stream/status", quick: true, answer: |pages, _| told(Ok(status::tell(pages))) },
     Route { path: "/v1/stream/topics", quick: false, answer: |pages, request| told(topics::tell(pages, request)) },
     Route { path: "/v1/stream/groups", quick: false, answer: |pages, request| told(groups::tell(pages, request)) },
+    Route { path: "/v1/stream/records", quick: false, answer: |pages, request| told(records::tell(pages, request)) },
 ];
-
-const START: &str = "\
-/v1/stream/status
-/v1/stream/topics?topic=NAME
-/v1/stream/groups?group=NAME&topic=NAME
-/metrics
-/healthz
-/readyz
-";
 
 /// No script and nothing else that is not ours, whatever stands in records and names.
 const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; \
@@ -95,6 +95,9 @@ struct Pages {
 enum Refusal {
     /// There is no such thing.
     Unknown(String),
+    /// The question makes no sense.
+    Bad(String),
+    Forbidden(&'static str),
     Store(StoreError),
 }
 
@@ -204,6 +207,8 @@ fn told(answer: Result<Value, Refusal>) -> Response {
     match answer {
         Ok(value) => Response::json(&value),
         Err(Refusal::Unknown(what)) => refused(404, &what),
+        Err(Refusal::Bad(why)) => refused(400, &why),
+        Err(Refusal::Forbidden(why)) => refused(403, why),
         Err(Refusal::Store(error)) => refused(503, &error.to_string()),
     }
 }

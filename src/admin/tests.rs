@@ -208,6 +208,63 @@ fn topics_and_groups_are_told_with_their_lag() {
 }
 
 #[test]
+fn the_page_is_our_own_files_under_a_strict_policy() {
+    let rig = Rig::new();
+    let (head, html) = rig.send(b"GET /v1/stream/ HTTP/1.1\r\n\r\n");
+    assert!(head.contains("script-src 'self'; style-src 'self'") && !head.contains("unsafe"), "{head}");
+    assert!(
+        !html.contains("<style") && !html.contains("style=") && !html.contains("onclick") && !html.contains("//"),
+        "{html}"
+    );
+    let scripts: Vec<String> = ROUTES
+        .iter()
+        .filter(|route| route.path.ends_with(".js"))
+        .map(|route| {
+            let (status, script) = rig.ask(&format!("GET {}", route.path));
+            assert_eq!(status, 200, "{}", route.path);
+            script
+        })
+        .collect();
+    for linked in html.split(['"', '\'']).filter(|text| text.starts_with('/')) {
+        assert!(ROUTES.iter().any(|route| route.path == linked), "{linked} is not served");
+    }
+    for script in scripts {
+        for way in [
+            "innerHTML",
+            "outerHTML",
+            "insertAdjacentHTML",
+            "document.write",
+            "eval(",
+            "new Function",
+            "http:",
+            "https:",
+        ] {
+            assert!(!script.contains(way) || way == "http:" && script.contains("http://www.w3.org/2000/svg"), "{way}");
+        }
+    }
+}
+
+#[test]
+fn records_are_not_shown_to_pages_of_another_name() {
+    let rig = Rig::new();
+    rig.create("t", 1);
+    for (host, status) in [
+        ("localhost:9093", 200),
+        ("127.0.0.1:9093", 200),
+        ("[::1]:9093", 200),
+        ("gateway.localhost", 200),
+        ("evil.example", 403),
+        ("localhost.evil.example:9093", 403),
+        ("127.0.0.1.evil.example", 403),
+        ("", 403),
+    ] {
+        let request = format!("GET /v1/stream/records?topic=t HTTP/1.1\r\nHost: {host}\r\n\r\n");
+        let (head, body) = rig.send(request.as_bytes());
+        assert!(head.starts_with(&format!("HTTP/1.1 {status} ")), "{host}: {head} {body}");
+    }
+}
+
+#[test]
 fn metrics_come_also_while_the_store_is_away() {
     let rig = Rig::new();
     rig.create("t", 1);

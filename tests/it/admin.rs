@@ -155,7 +155,7 @@ fn slow_sockets_cost_neither_threads_nor_memory_nor_clients() {
     let mut drip = |byte: &[u8]| {
         // Those that were ended are replaced: always two hundred.
         for stream in dripping.iter_mut().chain(&mut silent) {
-            if matches!(stream.read(&mut [0; 512]), Ok(_)) {
+            if stream.read(&mut [0; 512]).is_ok() {
                 *stream = connect();
             }
         }
@@ -222,6 +222,87 @@ fn metrics_keep_to_the_format_whatever_groups_are_called() {
     }
     let groups = json(gateway.admin_port, "/v1/stream/groups");
     assert_eq!(groups["groups"][0]["group"], json!(strange));
+}
+
+/// The metric names in a text.
+fn metric_names(text: &str) -> BTreeSet<&str> {
+    let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    words.filter(|word| word.starts_with("hanzo_kafka_") || word.starts_with("process_")).collect()
+}
+
+#[test]
+fn dashboard_alerts_and_documents_name_metrics_that_are_told() {
+    let nats = Nats::start(Version::Newest);
+    let gateway = Gateway::start(&nats, &[]);
+    let text = get(gateway.admin_port, "/metrics").1;
+    let mut told: BTreeSet<String> = metric_names(&text).into_iter().map(str::to_owned).collect();
+    let families: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("# HELP ")?.split(' ').next()).collect();
+    assert!(families.len() > 30);
+    told.extend(families.iter().map(|family| (*family).to_owned()));
+    let dashboard = include_str!("../../deploy/grafana-dashboard.json");
+    let panels = serde_json::from_str::<Value>(dashboard).expect("JSON")["panels"].as_array().map_or(0, Vec::len);
+    assert!(panels > 20);
+    let alerts = include_str!("../../deploy/alerts.yml");
+    let document = include_str!("../../docs/monitoring.md");
+    for (name, text) in [("the dashboard", dashboard), ("the alerts", alerts), ("docs/monitoring.md", document)] {
+        let used = metric_names(text);
+        assert!(!used.is_empty());
+        // In the document `process_*` stands for all of them.
+        let unknown: Vec<_> = used.iter().filter(|name| **name != "process_" && !told.contains(**name)).collect();
+        assert!(unknown.is_empty(), "{name} uses what is not told: {unknown:?}");
+    }
+    // The document names each family, if only by its end: `…_refused_total`.
+    for family in families.iter().filter(|family| family.starts_with("hanzo_kafka_")) {
+        let ends = (0..family.len()).filter(|at| family[*at..].starts_with('_'));
+        let named =
+            document.contains(family) || ends.into_iter().any(|at| document.contains(&format!("…{}", &family[at..])));
+        assert!(named, "docs/monitoring.md does not name {family}");
+    }
+}
+
+#[test]
+fn records_are_shown_inflated_cut_and_from_where_it_was_asked() {
+    let nats = Nats::start(Version::Newest);
+    let gateway = Gateway::start(&nats, &[]);
+    let admin = gateway.admin_port;
+    for codec in ["gzip", "snappy", "lz4", "zstd"] {
+        librdkafka::produce(&gateway.bootstrap(), "t", &[("compression.codec", codec)], &librdkafka::numbered(10));
+    }
+    let mut wire = gateway.wire();
+    wire.produce_ok("t", 0, &Batch::of([vec![b'x'; 200_000], vec![0, 1, 2, 0xff]]));
+    let texts = |told: &Value| -> Vec<String> {
+        let records = told["records"].as_array().expect("a list").iter();
+        records.map(|record| record["value"]["text"].as_str().unwrap_or("none").to_owned()).collect()
+    };
+    let told = json(admin, "/v1/stream/records?topic=t&partition=0&offset=0&count=40");
+    assert_eq!(texts(&told), [(); 4].map(|()| librdkafka::numbered(10)).concat());
+    assert_eq!((&told["from"], &told["continue_at"], &told["next_offset"]), (&json!(0), &json!(40), &json!(42)));
+    let told = json(admin, "/v1/stream/records?topic=t&offset=15&count=3");
+    assert_eq!(texts(&told), ["record-5", "record-6", "record-7"]);
+    assert_eq!((&told["records"][0]["offset"], &told["continue_at"]), (&json!(15), &json!(18)));
+    let newest = json(admin, "/v1/stream/records?topic=t&count=2");
+    let values = [&newest["records"][0]["value"], &newest["records"][1]["value"]];
+    assert_eq!((&values[0]["size"], &values[0]["cut"]), (&json!(200_000), &json!(true)));
+    assert!(values[0]["text"].as_str().is_some_and(|text| text.len() < 100_000));
+    assert_eq!(values[1]["hex"], json!("000102ff"));
+    assert_eq!(json(admin, "/v1/stream/records?topic=t&offset=42")["records"], json!([]));
+    assert_eq!(json(admin, "/v1/stream/records?topic=t&offset=9999999")["from"], json!(42));
+    assert_eq!(
+        json(admin, "/v1/stream/records?topic=t&offset=-5&count=999999")["records"].as_array().map(Vec::len),
+        Some(42)
+    );
+    for (path, status) in [
+        ("/v1/stream/records", 400),
+        ("/v1/stream/records?topic=t&offset=x", 400),
+        ("/v1/stream/records?topic=t&partition=99999999999", 400),
+        ("/v1/stream/records?topic=t&partition=1", 404),
+        ("/v1/stream/records?topic=t&partition=-1", 404),
+        ("/v1/stream/records?topic=nobody", 404),
+    ] {
+        let (got, body) = get(admin, path);
+        let reason = serde_json::from_str::<Value>(&body).expect("JSON")["error"].is_string();
+        assert!(got == status && reason, "{path}: {got} {body}");
+    }
 }
 
 /// Reads Prometheus's text format, strictly: each family once, with help and type before its samples and nothing of
