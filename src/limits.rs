@@ -225,7 +225,7 @@ pub const LAG_EVERY: Duration = Duration::from_secs(10);
 pub const LAG_TIME_SHARE: u32 = 20;
 
 /// What looking at the lag may take, so that a scrape is answered also while the store hangs.
-pub const LAG_LOOK_MAX: Duration = Duration::from_secs(2);
+pub const LAG_LOOK_MAX: Duration = Duration::from_secs(4);
 
 /// Records of one answer when somebody browses a topic, how much of a key, value or header is shown, and of all together.
 pub const BROWSED_RECORDS_MAX: usize = 500;

@@ -79,14 +79,23 @@ impl Lag {
         if last.as_deref().is_some_and(fresh) || self.looking.swap(true, Ordering::AcqRel) {
             return last;
         }
+        let _looking = Looking(&self.looking);
         let looked = look(pages, now);
         let took = pages.services.clock.now().mono.saturating_duration_since(now);
         let looked = looked.map(|(rows, left_out)| Arc::new(Look { at: now, took, rows, left_out }));
         if let Ok(look) = &looked {
             *self.last.lock().expect("no holder panics") = Some(look.clone());
         }
-        self.looking.store(false, Ordering::Release);
         looked.ok().or(last)
+    }
+}
+
+/// One looks at a time; ends also when the look panics.
+struct Looking<'a>(&'a AtomicBool);
+
+impl Drop for Looking<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
     }
 }
 
