@@ -9,7 +9,7 @@ UNITS ?= $(if $(filter /usr,$(PREFIX)),/usr/lib/systemd/system,/etc/systemd/syst
 BINARY ?= $(TARGET)/release/hanzo-kafka
 
 .DEFAULT_GOAL := help
-.PHONY: help run build install test lint bench torture tools examples
+.PHONY: help run build install test lint bench torture examples page tools
 
 help: ## This list.
 	@awk -F':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -50,6 +50,10 @@ torture: tools ## Faults from a seed, for minutes, and a judge (SEED=1 MINUTES=1
 examples: tools ## Runs the examples in every language and compares with their document (Node, Go, JDK 17 with Maven are needed).
 	npm install --silent --no-package-lock --prefix examples/clients/node
 	EXAMPLES="Rust Python Node Go Java Looking" $(CARGO) test --locked --test it examples::
+
+page: tools ## The admin page in a headless Chromium (needs Debian's chromium and chromium-driver); screenshots in target/page.
+	$(CARGO) build --locked --bin hanzo-kafka
+	.tools/python tests/page/check.py $(TARGET)/debug/hanzo-kafka
 
 tools: ## Fetches what the tests drive into .tools/: nats-server twice, Python Kafka clients.
 	@$(PYTHON) tools/nats_server.py --pinned

@@ -8,6 +8,7 @@ use crate::group::{Alone, Groups, OwnerId, Setup};
 use crate::handlers::{Gateway, Services};
 use crate::limits::{LEASE_ROUNDS_APART, STORE_CALL_MAX};
 use crate::log::{LogParts, Logs};
+use crate::metrics::Metrics;
 use crate::offsets::Offsets;
 use crate::store::Store;
 use crate::tasks::Tasks;
@@ -26,13 +27,14 @@ pub struct Basis {
     pub wakeups: Arc<Wakeups>,
     pub tasks: Arc<dyn Tasks>,
     pub clock: Arc<dyn Clock>,
+    pub metrics: Arc<Metrics>,
     pub logger: Logger,
 }
 
 /// Builds the domain and begins its timers. Nothing is asked of the store before the first request, so that a store that
 /// is away at start is no error.
 pub fn build(basis: Basis) -> Arc<Gateway> {
-    let Basis { config, store, direct, wakeups, tasks, clock, logger } = basis;
+    let Basis { config, store, direct, wakeups, tasks, clock, metrics, logger } = basis;
     let catalog = Catalog::new(store.clone(), CatalogDefaults::of(&config), clock.clone(), logger.clone());
     let cluster = Arc::new(Cluster::new(store.clone(), direct, &config, clock.clone(), logger.clone()));
     let missing = Arc::downgrade(&catalog);
@@ -74,6 +76,7 @@ pub fn build(basis: Basis) -> Arc<Gateway> {
         wakeups,
         tasks: tasks.clone(),
         clock,
+        metrics,
         logger,
     };
     follow_topics(&services);

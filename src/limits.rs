@@ -200,3 +200,47 @@ pub const LEASE_VIEW_MAX: Duration = Duration::from_secs(3);
 
 /// Processes without a lease about which is being asked: owners of groups at their takeover.
 pub const LEASE_QUESTIONS_MAX: usize = 10_000;
+
+// The admin endpoints.
+
+/// Connections to the admin port at once. Above it the one that has kept us waiting longest makes room, so that slow or
+/// silent ones never keep a probe out.
+pub const ADMIN_CONNECTIONS_MAX: usize = 128;
+
+/// The head of an admin request, as most web servers allow.
+pub const ADMIN_HEAD_BYTES_MAX: usize = 8 * 1024;
+
+/// How long a peer may take to send its request, and to take its answer.
+pub const ADMIN_HEAD_MAX: Duration = Duration::from_secs(5);
+pub const ADMIN_WRITE_MAX: Duration = Duration::from_secs(15);
+
+/// Answers that need the store, under way or not yet taken by their peers: each may be some megabytes.
+pub const ADMIN_ANSWERS_MAX: usize = 16;
+
+/// An answer that a peer has not taken after this makes room for another.
+pub const ADMIN_WRITE_PATIENCE: Duration = Duration::from_secs(2);
+
+/// What one admin answer may ask of the store, in time.
+pub const ADMIN_STORE_MAX: Duration = Duration::from_secs(5);
+
+/// Rows of consumer lag in the metrics: a monitoring system pays for each label value. The greatest are shown.
+pub const LAG_ROWS_MAX: usize = 1_000;
+
+/// Lag is looked at anew at most this often, and for at most a twentieth of the time.
+pub const LAG_EVERY: Duration = Duration::from_secs(10);
+pub const LAG_TIME_SHARE: u32 = 20;
+
+/// What looking at the lag may take, so that a scrape is answered also while the store hangs.
+pub const LAG_LOOK_MAX: Duration = Duration::from_secs(4);
+
+/// Records of one answer when somebody browses a topic, how much of a key, value or header is shown, and of all together.
+pub const BROWSED_RECORDS_MAX: usize = 500;
+pub const BROWSED_FIELD_BYTES_MAX: usize = 64 * 1024;
+pub const BROWSED_BYTES_MAX: usize = 2 * 1024 * 1024;
+pub const BROWSED_HEADERS_MAX: usize = 200;
+pub const BROWSED_NAME_BYTES_MAX: usize = 1024;
+
+/// What is read of a log for one such answer at a time, how often, and how large a batch may inflate for it.
+pub const BROWSED_READ_BYTES: usize = 1024 * 1024;
+pub const BROWSED_READS_MAX: usize = 16;
+pub const BROWSED_INFLATED_BYTES_MAX: usize = 32 * 1024 * 1024;

@@ -73,7 +73,7 @@ fn run(mut config: Config, logger: &Logger) -> Result<(), Box<dyn Error>> {
     let config = Arc::new(config);
     let (nats, embedded) = start_store(&config, logger)?;
     let store_address = nats.address().to_owned();
-    let store: Arc<dyn Store> = Arc::new(Gate::new(nats.clone(), store_calls_max(&config)));
+    let store: Arc<dyn Store> = Arc::new(Gate::new(nats.clone(), store_calls_max(&config), metrics.clone()));
     let basis = Basis {
         config: config.clone(),
         store: store.clone(),
@@ -81,6 +81,7 @@ fn run(mut config: Config, logger: &Logger) -> Result<(), Box<dyn Error>> {
         wakeups: wakeups.clone(),
         tasks: pool.clone(),
         clock: clock.clone(),
+        metrics: metrics.clone(),
         logger: logger.clone(),
     };
     let services = Services { store, store_address, gateway: gateway::build(basis), embedded };
@@ -90,7 +91,7 @@ fn run(mut config: Config, logger: &Logger) -> Result<(), Box<dyn Error>> {
         // Clients of a gateway that was just restarted should find their broker again at once.
         wait_until(Instant::now() + READY_PATIENCE, || lease.holds());
     }
-    let admin = start_admin(&config, services.store.clone(), what_goes_on.clone())?;
+    let admin = start_admin(&config, &services, what_goes_on.clone())?;
     let parts = Parts {
         pool: pool.clone(),
         dispatch: services.gateway.clone(),
@@ -206,14 +207,12 @@ fn explain(error: NatsError) -> String {
 }
 
 /// The admin endpoints' threads take the name of the one that starts them.
-fn start_admin(config: &Config, store: Arc<dyn Store>, what_goes_on: WhatGoesOn) -> Result<Admin, Box<dyn Error>> {
-    let (host, port) = (config.admin_host.clone(), config.admin_port);
-    let dump = move || what_goes_on.get().map(|dump| dump());
-    let starting = thread::Builder::new()
-        .name("admin".to_owned())
-        .spawn(move || Admin::start(&host, port, store, Box::new(dump)))?;
-    let started = starting.join().map_err(|_| "the admin endpoints' start panicked")?;
-    started.map_err(|error| format!("--admin-port {port}: {error}; stop what has it, or choose another port").into())
+fn start_admin(config: &Config, services: &Services, what_goes_on: WhatGoesOn) -> Result<Admin, Box<dyn Error>> {
+    let answers = services.gateway.services().clone();
+    let dump = Box::new(move || what_goes_on.get().map(|dump| dump()));
+    let port = config.admin_port;
+    Admin::start(&config.admin_host, port, answers, &services.store_address, dump)
+        .map_err(|error| format!("--admin-port {port}: {error}; stop what has it, or choose another port").into())
 }
 
 /// At most half of the workers wait for the store at once: the others answer what needs no store.

@@ -35,7 +35,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("group", &["offsets", "log", "catalog", "cluster", "store", "records", "protocol"]),
     ("handlers", &["group", "offsets", "log", "catalog", "cluster", "store", "records", "protocol"]),
     ("server", &["handlers", "protocol"]),
-    ("admin", &["handlers", "group", "offsets", "log", "catalog", "cluster", "store", "protocol"]),
+    ("admin", &["handlers", "group", "offsets", "log", "catalog", "cluster", "store", "records", "protocol"]),
 ];
 
 /// The domain: of `protocol` it knows error codes, of `wire` only the UUID.

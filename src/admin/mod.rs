@@ -1,145 +1,232 @@
-//! The admin HTTP endpoints (rouille): whether the gateway lives, and whether it can serve.
+//! The admin HTTP endpoints: probes, what stands in the store and what the gateway does as JSON, and its metrics.
+//!
+//! Nothing here changes anything: GET and HEAD only. `front` owns the sockets; a route is one line of `ROUTES`.
 
+mod exposition;
+mod front;
+mod groups;
+mod head;
+mod lag;
+mod metrics;
+mod page;
+mod records;
+mod status;
 mod threads;
+mod topics;
 
-use crate::store::Store;
+use crate::clock::Now;
+use crate::handlers::Services;
+use crate::limits::ADMIN_STORE_MAX;
+use crate::log::LogError;
+use crate::store::StoreError;
+use front::{Front, Site};
 use rouille::{Request, Response};
+use serde_json::{Value, json};
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc;
+use std::time::Instant;
 pub use threads::WhatGoesOn;
 
-/// Probes are few and short.
-const THREADS: usize = 4;
+/// What answers one path.
+struct Route {
+    path: &'static str,
+    /// Answered from memory, also while the store hangs.
+    quick: bool,
+    answer: fn(&Pages, &Request) -> Response,
+}
+
+const ROUTES: &[Route] = &[
+    Route { path: "/", quick: true, answer: |_, _| to_start() },
+    Route { path: "/healthz", quick: true, answer: |pages, _| probe(pages.unhealthy()) },
+    Route { path: "/readyz", quick: true, answer: |pages, _| probe(pages.unready()) },
+    Route { path: "/metrics", quick: false, answer: |pages, _| metrics::answer(pages) },
+    Route { path: "/v1/stream", quick: true, answer: |_, _| to_start() },
+    Route { path: "/v1/stream/", quick: true, answer: page::answer },
+    Route { path: "/v1/stream/app.js", quick: true, answer: page::answer },
+    Route { path: "/v1/stream/parts.js", quick: true, answer: page::answer },
+    Route { path: "/v1/stream/records.js", quick: true, answer: page::answer },
+    Route { path: "/v1/stream/views.js", quick: true, answer: page::answer },
+    Route { path: "/v1/stream/style.css", quick: true, answer: page::answer },
+    Route { path: "/v1/stream/icon.svg", quick: true, answer: page::answer },
+    Route { path: "/v1/stream/status", quick: true, answer: |pages, _| told(Ok(status::tell(pages))) },
+    Route { path: "/v1/stream/topics", quick: false, answer: |pages, request| told(topics::tell(pages, request)) },
+    Route { path: "/v1/stream/groups", quick: false, answer: |pages, request| told(groups::tell(pages, request)) },
+    Route { path: "/v1/stream/threads", quick: true, answer: threads::answer },
+    Route { path: "/v1/stream/records", quick: false, answer: |pages, request| told(records::tell(pages, request)) },
+];
+
+/// No script and nothing else that is not ours, whatever stands in records and names.
+const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; \
+    connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 #[derive(Debug)]
 pub struct AdminError {
     host: String,
     port: u16,
-    why: String,
+    why: std::io::Error,
 }
 
 impl fmt::Display for AdminError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the admin endpoints cannot listen on {}:{}: {}", self.host, self.port, self.why)
+        let AdminError { host, port, why } = self;
+        write!(f, "--admin-host {host} --admin-port {port}: the admin endpoints cannot listen there: {why}")
     }
 }
 
 impl std::error::Error for AdminError {}
 
-/// The running endpoints; they end some time after this is dropped.
+/// The running endpoints; they end soon after this is dropped.
 pub struct Admin {
-    address: SocketAddr,
-    state: Arc<State>,
-    _stop: mpsc::Sender<()>,
+    front: Front,
+    pages: Arc<Pages>,
 }
 
-struct State {
-    store: Arc<dyn Store>,
+/// What the answers are made from.
+struct Pages {
+    services: Arc<Services>,
+    /// Where the store is, without passwords.
+    store_address: String,
+    started: Now,
     what_goes_on: WhatGoesOn,
     /// The gateway is on its way out: load balancers are to look elsewhere.
     stopping: AtomicBool,
+    lag: lag::Lag,
+}
+
+/// Why a question is not answered.
+enum Refusal {
+    /// There is no such thing.
+    Unknown(String),
+    /// The question makes no sense.
+    Bad(String),
+    Forbidden(&'static str),
+    Store(StoreError),
+}
+
+impl From<StoreError> for Refusal {
+    fn from(error: StoreError) -> Self {
+        Refusal::Store(error)
+    }
+}
+
+impl From<LogError> for Refusal {
+    fn from(error: LogError) -> Self {
+        match error {
+            LogError::Store(error) => Refusal::Store(error),
+            other => Refusal::Unknown(other.to_string()),
+        }
+    }
 }
 
 impl Admin {
     /// Listens and answers. Port 0 takes a free port.
-    pub fn start(host: &str, port: u16, store: Arc<dyn Store>, what_goes_on: WhatGoesOn) -> Result<Admin, AdminError> {
-        let state = Arc::new(State { store, what_goes_on, stopping: AtomicBool::new(false) });
-        let answering = state.clone();
-        let server = rouille::Server::new((host, port), move |request| answering.answer(request))
-            .map_err(|error| AdminError { host: host.to_owned(), port, why: error.to_string() })?
-            .pool_size(THREADS);
-        let address = server.server_addr();
-        let (_, stop) = server.stoppable();
-        Ok(Admin { address, state, _stop: stop })
+    pub fn start(
+        host: &str,
+        port: u16,
+        services: Arc<Services>,
+        store_address: &str,
+        what_goes_on: WhatGoesOn,
+    ) -> Result<Admin, AdminError> {
+        let started = services.clock.now();
+        let pages = Arc::new(Pages {
+            services,
+            store_address: store_address.to_owned(),
+            started,
+            what_goes_on,
+            stopping: AtomicBool::new(false),
+            lag: lag::Lag::default(),
+        });
+        let front = Front::start(host, port, pages.clone());
+        let front = front.map_err(|why| AdminError { host: host.to_owned(), port, why })?;
+        Ok(Admin { front, pages })
     }
 
     pub fn address(&self) -> SocketAddr {
-        self.address
+        self.front.address
     }
 
     /// From now on `/readyz` says no.
     pub fn set_stopping(&self) {
-        self.state.stopping.store(true, Ordering::Relaxed);
+        self.pages.stopping.store(true, Ordering::Relaxed);
     }
 }
 
-impl State {
-    fn answer(&self, request: &Request) -> Response {
-        let trouble = match request.url().as_str() {
-            "/healthz" => self.unhealthy(),
-            "/readyz" if self.stopping.load(Ordering::Relaxed) => Some("shutting down"),
-            "/readyz" => self.unhealthy(),
-            "/v1/stream/threads" => return threads::answer(request, &self.what_goes_on),
-            _ => return Response::text("not found\n").with_status_code(404),
-        };
-        if !matches!(request.method(), "GET" | "HEAD") {
-            let refusal = Response::text("only GET and HEAD\n").with_status_code(405);
-            return refusal.with_additional_header("Allow", "GET, HEAD");
-        }
-        match trouble {
-            None => Response::text("ok\n"),
-            Some(reason) => Response::text(format!("{reason}\n")).with_status_code(503),
-        }
-        .with_no_cache()
+impl Site for Pages {
+    fn is_quick(&self, request: &Request) -> bool {
+        !reads(request) || route(request).is_none_or(|route| route.quick)
     }
 
-    fn unhealthy(&self) -> Option<&'static str> {
-        (!self.store.info().connected).then_some("JetStream cannot be reached")
+    fn answer(&self, request: &Request) -> Response {
+        let response = match route(request) {
+            None => refused(404, "there is nothing under this path"),
+            Some(_) if !reads(request) => {
+                refused(405, "only GET and HEAD").with_additional_header("Allow", "GET, HEAD")
+            }
+            Some(route) => (route.answer)(self, request),
+        };
+        response
+            .with_unique_header("Cache-Control", "no-store")
+            .with_unique_header("Content-Security-Policy", CONTENT_SECURITY_POLICY)
+            .with_unique_header("X-Content-Type-Options", "nosniff")
+            .with_unique_header("Referrer-Policy", "no-referrer")
     }
+
+    fn panicked(&self) {
+        self.services.metrics.panics.add_one();
+        slog::error!(self.services.logger, "an admin request panicked");
+    }
+}
+
+fn route(request: &Request) -> Option<&'static Route> {
+    let path = request.url();
+    ROUTES.iter().find(|route| route.path == path)
+}
+
+fn reads(request: &Request) -> bool {
+    matches!(request.method(), "GET" | "HEAD")
+}
+
+impl Pages {
+    fn unhealthy(&self) -> Option<&'static str> {
+        (!self.services.store.info().connected).then_some("JetStream cannot be reached")
+    }
+
+    fn unready(&self) -> Option<&'static str> {
+        if self.stopping.load(Ordering::Relaxed) { Some("shutting down") } else { self.unhealthy() }
+    }
+
+    /// By when the store must have answered what is asked for one answer.
+    fn deadline(&self) -> Instant {
+        self.services.clock.now().mono + ADMIN_STORE_MAX
+    }
+}
+
+fn probe(trouble: Option<&'static str>) -> Response {
+    match trouble {
+        None => Response::text("ok\n"),
+        Some(reason) => Response::text(format!("{reason}\n")).with_status_code(503),
+    }
+}
+
+fn to_start() -> Response {
+    Response::redirect_302("/v1/stream/")
+}
+
+fn told(answer: Result<Value, Refusal>) -> Response {
+    match answer {
+        Ok(value) => Response::json(&value),
+        Err(Refusal::Unknown(what)) => refused(404, &what),
+        Err(Refusal::Bad(why)) => refused(400, &why),
+        Err(Refusal::Forbidden(why)) => refused(403, why),
+        Err(Refusal::Store(error)) => refused(503, &error.to_string()),
+    }
+}
+
+fn refused(status: u16, why: &str) -> Response {
+    Response::json(&json!({ "error": why })).with_status_code(status)
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::store::memory::{MemoryStore, Outage};
-    use std::io::{Read, Write};
-    use std::net::TcpStream;
-    use std::time::Duration;
-
-    fn ask(admin: &Admin, request: &str) -> (String, String) {
-        let mut stream = TcpStream::connect(admin.address()).expect("it listens");
-        stream.set_read_timeout(Some(Duration::from_secs(10))).expect("a timeout can be set");
-        write!(stream, "{request} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").expect("sent");
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).expect("an answer");
-        let (head, body) = answer.split_once("\r\n\r\n").expect("a head and a body");
-        let status = head.split_whitespace().nth(1).expect("a status").to_owned();
-        (status, body.to_owned())
-    }
-
-    #[track_caller]
-    fn check(admin: &Admin, request: &str, status: &str, body: &str) {
-        assert_eq!(ask(admin, request), (status.to_owned(), body.to_owned()), "{request}");
-    }
-
-    #[test]
-    fn probes_tell_the_state_of_the_store_and_of_a_stop() {
-        let store = Arc::new(MemoryStore::new());
-        let admin = Admin::start("127.0.0.1", 0, store.clone(), Box::new(|| None)).expect("a free port");
-        check(&admin, "GET /healthz", "200", "ok\n");
-        check(&admin, "GET /readyz?verbose", "200", "ok\n");
-        check(&admin, "HEAD /healthz", "200", "");
-        check(&admin, "POST /healthz", "405", "only GET and HEAD\n");
-        check(&admin, "GET /", "404", "not found\n");
-        store.set_outage(Some(Outage::Unavailable));
-        check(&admin, "GET /healthz", "503", "JetStream cannot be reached\n");
-        check(&admin, "GET /readyz", "503", "JetStream cannot be reached\n");
-        store.set_outage(None);
-        admin.set_stopping();
-        check(&admin, "GET /healthz", "200", "ok\n");
-        check(&admin, "GET /readyz", "503", "shutting down\n");
-    }
-
-    #[test]
-    fn a_taken_port_is_named() {
-        let store = Arc::new(MemoryStore::new());
-        let admin = Admin::start("127.0.0.1", 0, store.clone(), Box::new(|| None)).expect("a free port");
-        let port = admin.address().port();
-        let error =
-            Admin::start("127.0.0.1", port, store, Box::new(|| None)).map(|_| ()).expect_err("the port is taken");
-        assert!(error.to_string().contains(&format!("127.0.0.1:{port}")), "{error}");
-    }
-}
+mod tests;

@@ -45,22 +45,30 @@ impl Groups {
 
     /// All groups, in the order of their keys.
     pub fn list(&self, deadline: Instant) -> StoreResult<Vec<Listed>> {
+        let listed = |(group, known): (String, Group)| Listed {
+            group,
+            state: known.state,
+            protocol_type: known.protocol_type.unwrap_or_default(),
+        };
+        Ok(self.all(deadline)?.into_iter().map(listed).collect())
+    }
+
+    /// All groups with their members, in the order of their keys.
+    pub fn describe_all(&self, deadline: Instant) -> StoreResult<Vec<(String, Described)>> {
+        Ok(self.all(deadline)?.into_iter().map(|(name, group)| (name, described(&group))).collect())
+    }
+
+    fn all(&self, deadline: Instant) -> StoreResult<Vec<(String, Group)>> {
         self.adopt_once(deadline)?;
         let now = self.clock.now();
-        let mut listed = Vec::new();
+        let mut groups = Vec::new();
         for (key, entry) in self.entries(deadline)? {
-            let Some(group) = keys::text_of(&key) else { continue };
-            let known = self.find(&group).and_then(|cell| cell.committed());
+            let Some(name) = keys::text_of(&key) else { continue };
+            let known = self.find(&name).and_then(|cell| cell.committed());
             let stored = || entry.value.as_ref().and_then(|value| record::decode(value, now)).map(|(group, _)| group);
-            if let Some(known) = known.or_else(stored) {
-                listed.push(Listed {
-                    group,
-                    state: known.state,
-                    protocol_type: known.protocol_type.clone().unwrap_or_default(),
-                });
-            }
+            groups.extend(known.or_else(stored).map(|group| (name, group)));
         }
-        Ok(listed)
+        Ok(groups)
     }
 
     /// Removes some of a group's commits; one code for each asked for. A consumer that is subscribed to the topic keeps them.

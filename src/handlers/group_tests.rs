@@ -60,6 +60,7 @@ impl Rig {
             wakeups: Arc::new(Wakeups::new()),
             tasks: tasks.clone(),
             clock: clock.clone(),
+            metrics: Default::default(),
             logger: Logger::root(slog::Discard, slog::o!()),
         });
         tasks.run();

@@ -55,6 +55,7 @@ use crate::cluster::Cluster;
 use crate::config::Config;
 use crate::group::Groups;
 use crate::log::Logs;
+use crate::metrics::Metrics;
 use crate::offsets::Offsets;
 use crate::protocol::api::{self, ApiKey, Message, Request};
 use crate::protocol::frame::{self, Opened};
@@ -143,6 +144,7 @@ pub struct Services {
     pub wakeups: Arc<Wakeups>,
     pub tasks: Arc<dyn Tasks>,
     pub clock: Arc<dyn Clock>,
+    pub metrics: Arc<Metrics>,
     pub logger: Logger,
 }
 
@@ -157,7 +159,10 @@ pub struct Context {
 
 impl Context {
     pub fn reply<M: Message>(&self, response: &M) -> Outcome {
-        Outcome::Reply(frame::response(&self.header, response))
+        let (frame, errors) = frame::response_and_errors(&self.header, response);
+        let took = self.services.clock.now().mono.saturating_duration_since(self.now.mono);
+        self.services.metrics.apis.answered(self.header.api_key, took, errors.iter());
+        Outcome::Reply(frame)
     }
 }
 
@@ -271,16 +276,19 @@ impl Dispatch for Gateway {
         match frame::open(frame) {
             Ok(Opened::Request { api, header, body }) => {
                 let now = self.services.clock.now();
+                self.services.metrics.apis.asked(header.api_key);
                 let cx = Context { services: self.services.clone(), header, client_host: peer, now };
                 self.answer(&cx, api, body)
             }
             Ok(Opened::UnknownApiVersions { header }) => Outcome::Reply(api::unknown_api_versions(&header)),
             Ok(Opened::Unserved { header }) => {
+                self.services.metrics.requests_refused.add_one();
                 debug!(logger, "closed: this request is not served";
                     "peer" => %peer, "key" => header.api_key, "version" => header.api_version);
                 Outcome::Close
             }
             Err(error) => {
+                self.services.metrics.requests_refused.add_one();
                 debug!(logger, "closed: not a Kafka request"; "peer" => %peer, "error" => %error);
                 Outcome::Close
             }
@@ -296,6 +304,7 @@ fn run<R: Request>(cx: &Context, body: Reader, handle: impl FnOnce(&Context, R) 
             handle(cx, request)
         }
         Err(error) => {
+            cx.services.metrics.requests_refused.add_one();
             debug!(cx.services.logger, "closed: the request does not decode"; "peer" => %cx.client_host,
                 "api" => R::KEY.name(), "version" => cx.header.api_version, "error" => %error);
             Outcome::Close

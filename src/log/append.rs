@@ -328,7 +328,8 @@ impl PartitionLog {
         state.tail.next_offset = flight.next;
         state.certain_epoch = Some(flight.epoch);
         state.end.messages += 1;
-        state.end.bytes += payload.len() as u64;
+        let payload_bytes = payload.len() as u64;
+        state.end.bytes += payload_bytes;
         state.end.last_append = Some(self.shared.now());
         let anchor = state.end.messages >= END_ENTRY_MESSAGES_MAX || state.end.bytes >= END_ENTRY_BYTES_MAX;
         let quiet_timer = !std::mem::replace(&mut state.end.timer_set, true);
@@ -336,6 +337,8 @@ impl PartitionLog {
         self.set_phase(&mut state, Phase::Idle);
         drop(state);
 
+        self.shared.metrics.commit_batches.note(flight.members.len() as u64);
+        self.shared.metrics.commit_bytes.note(payload_bytes);
         self.shared.ticks.committed(self.key, flight.next, sequence);
         for member in flight.members {
             member.append.promise.keep(Ok(member.appended));
@@ -384,7 +387,7 @@ impl PartitionLog {
         flight.may_be_stored |= !not_this_time && !matches!(error, StoreError::WrongLast(_));
         self.set_phase(&mut state, Phase::Deciding);
         drop(state);
-        self.shared.metrics.undecided();
+        self.shared.metrics.undecided_slots.add_one();
         let log = self.clone();
         if matches!(error, StoreError::WrongLast(_)) && flight.attempts == 1 {
             self.shared.tasks.spawn(Box::new(move || log.decide(flight)));
@@ -462,7 +465,7 @@ impl PartitionLog {
 
     /// Somebody else took the slot: their offsets and producers are learned, then the group is checked and stamped anew.
     fn conflict(self: &Arc<Self>, flight: Flight) {
-        self.shared.metrics.conflict();
+        self.shared.metrics.conflicts.add_one();
         {
             let mut state = self.lock();
             state.queue.put_back(originals(flight));

@@ -1,6 +1,7 @@
 //! Stored messages kept in memory, for all partitions under one byte budget: the newest, and what readers read ahead.
 
 use crate::limits::CACHE_BYTES_MAX;
+use crate::metrics::Counter;
 use crate::wire::Uuid;
 use bytes::Bytes;
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -20,6 +21,16 @@ pub struct Chain {
 pub struct Cache {
     /// Protects the chains, their age order and their total size.
     held: Mutex<Held>,
+    hits: Counter,
+    misses: Counter,
+}
+
+/// How the cache is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CacheFacts {
+    pub hits: u64,
+    pub misses: u64,
+    pub bytes: usize,
 }
 
 #[derive(Default)]
@@ -31,8 +42,21 @@ struct Held {
 }
 
 impl Cache {
-    /// The chain that answers for `offset`.
+    /// The chain that answers for `offset`; counted as a hit or a miss.
     pub fn get(&self, key: PartitionKey, offset: i64) -> Option<Chain> {
+        let found = self.peek(key, offset);
+        let counter = if found.is_some() { &self.hits } else { &self.misses };
+        counter.add_one();
+        found
+    }
+
+    pub fn facts(&self) -> CacheFacts {
+        let bytes = self.held.lock().expect("no holder panics").bytes;
+        CacheFacts { hits: self.hits.get(), misses: self.misses.get(), bytes }
+    }
+
+    /// The chain that answers for `offset`.
+    pub fn peek(&self, key: PartitionKey, offset: i64) -> Option<Chain> {
         let held = self.held.lock().expect("no holder panics");
         let (_, chain) = held.partitions.get(&key)?.range(..=offset).next_back()?;
         (offset < chain.next).then(|| chain.clone())
@@ -92,6 +116,8 @@ mod tests {
         assert!(cache.get(key, 0).is_none());
         assert_eq!(cache.get(key, 15).map(|chain| chain.from), Some(10));
         assert!(cache.get(key, 50).is_none());
+        let facts = CacheFacts { hits: 1, misses: 2, bytes: CACHE_BYTES_MAX };
+        assert_eq!(cache.facts(), facts);
         cache.forget(key);
         assert!(cache.get(key, 15).is_none());
         assert_eq!(cache.held.lock().expect("no holder panics").bytes, 0);

@@ -9,6 +9,7 @@ use crate::sealed;
 use crate::store::{KvBucket, KvEntry, Sequence, Store, StoreError, StoreResult, kv_replace};
 use crate::wire::Uuid;
 use serde_json::{Value, json};
+use std::collections::HashMap;
 use std::time::Instant;
 
 /// The bucket of end entries.
@@ -61,6 +62,31 @@ pub fn read(store: &dyn Store, replicas: u32, key: &str, deadline: Instant) -> S
         found => found?,
     };
     parse(&found)
+}
+
+/// What an entry says of a log's bounds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Anchor {
+    pub sequence: Sequence,
+    pub next_offset: i64,
+    pub log_start: i64,
+}
+
+/// The entries whose keys match, read at the leader; damaged ones are left out.
+pub fn anchors(store: &dyn Store, filter: &str, deadline: Instant) -> StoreResult<HashMap<String, Anchor>> {
+    let entries = match store.kv_list(BUCKET, filter, deadline) {
+        Err(StoreError::NoStream) => Vec::new(),
+        listed => listed?,
+    };
+    let anchor = |entry: &KvEntry| {
+        let value = sealed::open(entry.value.as_ref()?)?;
+        Some(Anchor {
+            sequence: Sequence(value["sequence"].as_u64()?),
+            next_offset: value["next_offset"].as_i64()?,
+            log_start: value["log_start"].as_i64()?,
+        })
+    };
+    Ok(entries.into_iter().filter_map(|(key, entry)| Some((key, anchor(&entry)?))).collect())
 }
 
 /// Writes `entry`, merged with what stands there: each number only grows. Gives the ceiling that stands afterwards.

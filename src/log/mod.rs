@@ -11,6 +11,7 @@ mod producers;
 mod read;
 mod scan;
 mod sent_back;
+mod survey;
 mod ticks;
 mod time;
 mod turn;
@@ -19,14 +20,17 @@ mod turn;
 mod tests;
 
 pub use append::Append;
+pub use cache::CacheFacts;
 pub use partition::{PartitionLog, View};
 pub use producers::ProducerSeen;
 pub use read::Read;
+pub use survey::{Bounds, Surveyed};
 pub use time::TimeQuery;
 
 use crate::catalog::Topic;
 use crate::clock::Clock;
 use crate::limits::{DOUBTED_APART, DOUBTED_AT_ONCE};
+use crate::metrics::{Counter, Histogram};
 use crate::protocol::error_code::ErrorCode;
 use crate::records::build::BatchBuilder;
 use crate::store::{Publish, Sequence, Store, StoreError};
@@ -91,30 +95,25 @@ impl std::convert::From<StoreError> for LogError {
     }
 }
 
-/// Counters of what rarely happens.
-#[derive(Default)]
+/// Counters of all logs together.
 pub struct LogMetrics {
-    conflicts: AtomicU64,
-    undecided: AtomicU64,
+    /// Appends that found another writer's message in their place.
+    pub conflicts: Counter,
+    /// Publish attempts whose outcome had to be found out.
+    pub undecided_slots: Counter,
+    /// How many batches went into one stored message.
+    pub commit_batches: Histogram,
+    pub commit_bytes: Histogram,
 }
 
-impl LogMetrics {
-    fn conflict(&self) {
-        self.conflicts.fetch_add(1, Ordering::Relaxed);
-    }
-
-    fn undecided(&self) {
-        self.undecided.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// Appends that found another writer's message in their place.
-    pub fn conflicts(&self) -> u64 {
-        self.conflicts.load(Ordering::Relaxed)
-    }
-
-    /// Publish attempts whose outcome had to be found out.
-    pub fn undecided_slots(&self) -> u64 {
-        self.undecided.load(Ordering::Relaxed)
+impl Default for LogMetrics {
+    fn default() -> Self {
+        LogMetrics {
+            conflicts: Counter::default(),
+            undecided_slots: Counter::default(),
+            commit_batches: Histogram::counts(),
+            commit_bytes: Histogram::bytes(),
+        }
     }
 }
 
@@ -300,5 +299,9 @@ impl Logs {
 
     pub fn metrics(&self) -> &LogMetrics {
         &self.shared.metrics
+    }
+
+    pub fn cache_facts(&self) -> CacheFacts {
+        self.shared.cache.facts()
     }
 }

@@ -86,7 +86,7 @@ impl PartitionLog {
     /// Reads from the store what answers for `offset`, and some more. One reader at a time: the next one finds it in memory.
     fn fill(self: &Arc<Self>, offset: i64, bytes: usize, deadline: Instant) -> Result<Vec<Chain>, LogError> {
         let _turn = self.reading.take(deadline).ok_or(LogError::Store(StoreError::Busy))?;
-        if let Some(chain) = self.shared.cache.get(self.key, offset) {
+        if let Some(chain) = self.shared.cache.peek(self.key, offset) {
             return Ok(vec![chain]);
         }
         let bytes = bytes.clamp(READ_AHEAD_BYTES, READ_BYTES_MAX);

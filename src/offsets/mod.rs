@@ -97,6 +97,16 @@ impl Offsets {
         Ok(entries.map(|(at, entry)| (at, value::decode(entry.value.as_ref(), entry.stored_ms))).collect())
     }
 
+    /// All commits of all groups, read at the leader.
+    pub fn all_stored(&self, deadline: Instant) -> StoreResult<BTreeMap<String, BTreeMap<TopicPartition, Slot>>> {
+        let mut groups: BTreeMap<String, BTreeMap<TopicPartition, Slot>> = BTreeMap::new();
+        for (key, entry) in self.entries(">", deadline)? {
+            let Some((group, at)) = value::parse_key(&key) else { continue };
+            groups.entry(group).or_default().insert(at, value::decode(entry.value.as_ref(), entry.stored_ms));
+        }
+        Ok(groups)
+    }
+
     /// All groups that have commits, read at the leader.
     pub fn groups_stored(&self, deadline: Instant) -> StoreResult<Vec<String>> {
         let entries = self.entries(">", deadline)?;

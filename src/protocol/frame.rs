@@ -2,7 +2,7 @@
 
 use super::api::{ApiKey, Message, Request};
 use super::header::{RequestHeader, response_header_flexible};
-use crate::wire::{DecodeError, Reader, Writer};
+use crate::wire::{DecodeError, Errors, Reader, Writer};
 use bytes::Bytes;
 
 /// A request frame whose header is read, its message not yet.
@@ -65,19 +65,29 @@ pub fn request_message<R: Request>(mut body: Reader) -> Result<R, DecodeError> {
 
 /// The whole response frame, its length prefix included.
 pub fn response<M: Message>(header: &RequestHeader, message: &M) -> Vec<u8> {
+    response_and_errors(header, message).0
+}
+
+/// The whole response frame, and the error codes that stand in it.
+pub fn response_and_errors<M: Message>(header: &RequestHeader, message: &M) -> (Vec<u8>, Errors) {
     debug_assert_eq!(M::KEY.code(), header.api_key, "the response belongs to another API");
-    response_in_version(header.correlation_id, header.api_version, message)
+    write_response(header.correlation_id, header.api_version, message)
 }
 
 /// Like `response`, in a version that is not the request's.
 pub fn response_in_version<M: Message>(correlation_id: i32, version: i16, message: &M) -> Vec<u8> {
+    write_response(correlation_id, version, message).0
+}
+
+fn write_response<M: Message>(correlation_id: i32, version: i16, message: &M) -> (Vec<u8>, Errors) {
     let mut writer = Writer::append_to(vec![0; LENGTH_BYTES], version, M::KEY.flexible(version));
     writer.raw(&correlation_id.to_be_bytes());
     if response_header_flexible(M::KEY, version) {
         writer.tags(|_| ());
     }
     message.write(&mut writer);
-    with_length(writer.into_bytes())
+    let errors = writer.errors();
+    (with_length(writer.into_bytes()), errors)
 }
 
 /// A whole request frame, its length prefix included, as a client sends it; `header.api_key` is set to the message's.

@@ -135,8 +135,12 @@ impl Connection {
 
     /// Sends what the socket takes.
     pub(super) fn flush(&mut self, now: Instant) -> io::Result<()> {
-        if self.output.unsent() > 0 && self.output.flush(&self.stream)? > 0 {
-            self.last_active = now;
+        if self.output.unsent() > 0 {
+            let sent = self.output.flush(&self.stream)?;
+            if sent > 0 {
+                self.hub.metrics.bytes_out.add(sent as u64);
+                self.last_active = now;
+            }
         }
         self.note_sent();
         Ok(())

@@ -278,7 +278,8 @@ impl Turn<'_> {
         activity::enter(Doing::Reading);
         match connection.input.read_from(&connection.stream, size) {
             Ok((0, _)) => connection.phase = Phase::PeerDone,
-            Ok((_, more)) => {
+            Ok((count, more)) => {
+                self.hub.metrics.bytes_in.add(count as u64);
                 connection.drained = !more;
                 connection.last_active = self.hub.clock.now().mono;
             }

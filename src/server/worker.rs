@@ -103,11 +103,13 @@ impl Pool {
         });
         for index in 0..pool.regular {
             let worker = Worker { pool: pool.clone(), light: false };
+            pool.metrics.workers.regular.raise();
             let name = format!("worker-{index}");
             pool.spawn_thread(name.clone(), move || worker.run(name, Worker::run_regular))?;
         }
         for index in 0..light {
             let worker = Worker { pool: pool.clone(), light: true };
+            pool.metrics.workers.light.raise();
             let name = format!("light-{index}");
             pool.spawn_thread(name.clone(), move || worker.run(name, Worker::run_light))?;
         }
@@ -125,6 +127,7 @@ impl Pool {
     /// Queues a connection whose next frame may be light.
     pub(super) fn submit(&self, work: Box<dyn Work>) {
         let below = |claimed| (claimed < self.regular).then_some(claimed + 1);
+        self.metrics.workers.queued.raise();
         match self.claimed.fetch_update(Ordering::SeqCst, Ordering::SeqCst, below) {
             Ok(_) => self.work.send(Job::Work(work)),
             Err(_) => self.ready.send(Job::Work(work)),
@@ -137,6 +140,7 @@ impl Pool {
     }
 
     fn claim_and_send(&self, job: Job) {
+        self.metrics.workers.queued.raise();
         self.claimed.fetch_add(1, Ordering::SeqCst);
         self.work.send(job);
     }
@@ -264,6 +268,10 @@ impl Worker {
     }
 
     fn do_job(&self, job: Job) {
+        let workers = &self.pool.metrics.workers;
+        let began = Instant::now();
+        workers.queued.lower();
+        workers.busy.raise();
         match job {
             Job::Work(work) => {
                 activity::begin(Phase::Reading);
@@ -276,6 +284,9 @@ impl Worker {
             Job::Stop => {}
         }
         activity::begin(Phase::Idle);
+        workers.busy.lower();
+        workers.jobs.add_one();
+        workers.busy_ns.add(u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX));
     }
 }
 

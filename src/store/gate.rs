@@ -7,6 +7,7 @@ use super::{
     StoreResult, StreamInfo, StreamListing,
 };
 use crate::activity;
+use crate::metrics::{Metrics, Operation};
 use bytes::Bytes;
 use serde_json::Value;
 use std::collections::HashMap;
@@ -30,6 +31,7 @@ pub struct Gate<S: ?Sized> {
     /// Who is inside. Never held during a call.
     inside: Mutex<Inside>,
     left: Condvar,
+    metrics: Arc<Metrics>,
 }
 
 #[derive(Default)]
@@ -48,9 +50,9 @@ struct StreamGate {
 }
 
 impl<S: Store + ?Sized> Gate<S> {
-    /// At most `calls_max` blocking calls at once.
-    pub fn new(store: Arc<S>, calls_max: usize) -> Gate<S> {
-        Gate { store, calls_max: calls_max.max(1), inside: Mutex::default(), left: Condvar::new() }
+    /// At most `calls_max` blocking calls at once. Each call and its time is counted, the wait at the gate included.
+    pub fn new(store: Arc<S>, calls_max: usize, metrics: Arc<Metrics>) -> Gate<S> {
+        Gate { store, calls_max: calls_max.max(1), inside: Mutex::default(), left: Condvar::new(), metrics }
     }
 
     pub fn inner(&self) -> &S {
@@ -65,26 +67,39 @@ impl<S: Store + ?Sized> Gate<S> {
     /// Runs a blocking call, when there is room for it.
     fn call<T>(
         &self,
-        name: &'static str,
+        operation: Operation,
         on: &str,
         deadline: Instant,
         call: impl FnOnce() -> StoreResult<T>,
     ) -> StoreResult<T> {
-        let _noted = activity::store_call(name, on);
-        self.enter(None, deadline)?;
-        let _leave = Leave { gate: self, stream: None };
-        call()
+        let _noted = activity::store_call(operation.name(), on);
+        self.counted(operation, || {
+            self.enter(None, deadline)?;
+            let _leave = Leave { gate: self, stream: None };
+            call()
+        })
+    }
+
+    fn counted<T>(&self, operation: Operation, call: impl FnOnce() -> StoreResult<T>) -> StoreResult<T> {
+        let began = Instant::now();
+        let outcome = call();
+        self.metrics.store.note(operation, began, failed(&outcome));
+        outcome
     }
 
     /// Runs a read of a stream, alone on that stream, and learns from how it went.
     fn read<T>(
         &self,
-        name: &'static str,
+        operation: Operation,
         stream: &str,
         deadline: Instant,
         call: impl FnOnce() -> StoreResult<T>,
     ) -> StoreResult<T> {
-        let _noted = activity::store_call(name, stream);
+        let _noted = activity::store_call(operation.name(), stream);
+        self.counted(operation, || self.read_alone(stream, deadline, call))
+    }
+
+    fn read_alone<T>(&self, stream: &str, deadline: Instant, call: impl FnOnce() -> StoreResult<T>) -> StoreResult<T> {
         self.enter(Some(stream), deadline)?;
         let leave = Leave { gate: self, stream: Some(stream) };
         let began = Instant::now();
@@ -138,6 +153,12 @@ impl<S: Store + ?Sized> Gate<S> {
     }
 }
 
+/// Whether the store did not do its part; a refusal or "there is none" is an answer.
+fn failed<T>(outcome: &StoreResult<T>) -> bool {
+    use StoreError::{Busy, Garbled, NoAnswer, NoSpace, Unavailable};
+    matches!(outcome, Err(NoAnswer | Unavailable | Busy | Garbled(_) | NoSpace(_)))
+}
+
 /// Leaves the gate, also when the call panics.
 struct Leave<'a, S: Store + ?Sized> {
     gate: &'a Gate<S>,
@@ -165,39 +186,44 @@ impl<S: Store + ?Sized> Store for Gate<S> {
     }
 
     fn storage(&self, deadline: Instant) -> StoreResult<Storage> {
-        self.call("storage", "", deadline, || self.store.storage(deadline))
+        self.call(Operation::Storage, "", deadline, || self.store.storage(deadline))
     }
 
     fn stream_create(&self, config: &Value, deadline: Instant) -> StoreResult<StreamInfo> {
-        self.call("stream_create", stream_name(config), deadline, || self.store.stream_create(config, deadline))
+        self.call(Operation::StreamCreate, stream_name(config), deadline, || self.store.stream_create(config, deadline))
     }
 
     fn stream_info(&self, stream: &str, deadline: Instant) -> StoreResult<StreamInfo> {
-        self.read("stream_info", stream, deadline, || self.store.stream_info(stream, deadline))
+        self.read(Operation::StreamInfo, stream, deadline, || self.store.stream_info(stream, deadline))
     }
 
     fn stream_update(&self, config: &Value, deadline: Instant) -> StoreResult<StreamInfo> {
-        self.call("stream_update", stream_name(config), deadline, || self.store.stream_update(config, deadline))
+        self.call(Operation::StreamUpdate, stream_name(config), deadline, || self.store.stream_update(config, deadline))
     }
 
     fn stream_delete(&self, stream: &str, deadline: Instant) -> StoreResult<()> {
-        self.call("stream_delete", stream, deadline, || self.store.stream_delete(stream, deadline))
+        self.call(Operation::StreamDelete, stream, deadline, || self.store.stream_delete(stream, deadline))
     }
 
     fn stream_purge(&self, stream: &str, below: Option<Sequence>, deadline: Instant) -> StoreResult<()> {
-        self.call("stream_purge", stream, deadline, || self.store.stream_purge(stream, below, deadline))
+        self.call(Operation::StreamPurge, stream, deadline, || self.store.stream_purge(stream, below, deadline))
     }
 
     fn stream_list(&self, subject_filter: &str, deadline: Instant) -> StoreResult<StreamListing> {
-        self.call("stream_list", subject_filter, deadline, || self.store.stream_list(subject_filter, deadline))
+        self.call(Operation::StreamList, subject_filter, deadline, || self.store.stream_list(subject_filter, deadline))
     }
 
     fn publish_begin(&self, message: Publish, deadline: Instant, done: PublishDone) {
-        self.store.publish_begin(message, deadline, done);
+        let (metrics, began) = (self.metrics.clone(), Instant::now());
+        let counted = move |outcome| {
+            metrics.store.note(Operation::Publish, began, failed(&outcome));
+            done(outcome);
+        };
+        self.store.publish_begin(message, deadline, Box::new(counted));
     }
 
     fn message_get(&self, stream: &str, pick: Pick, from: From, deadline: Instant) -> StoreResult<Message> {
-        self.read("message_get", stream, deadline, || self.store.message_get(stream, pick, from, deadline))
+        self.read(Operation::MessageGet, stream, deadline, || self.store.message_get(stream, pick, from, deadline))
     }
 
     fn messages_read(
@@ -208,31 +234,31 @@ impl<S: Store + ?Sized> Store for Gate<S> {
         bytes_max: usize,
         deadline: Instant,
     ) -> StoreResult<Vec<Message>> {
-        self.read("messages_read", stream, deadline, || {
+        self.read(Operation::MessagesRead, stream, deadline, || {
             self.store.messages_read(stream, start, messages_max, bytes_max, deadline)
         })
     }
 
     fn message_stored_since(&self, stream: &str, wall_ms: i64, deadline: Instant) -> StoreResult<Option<Sequence>> {
-        self.read("message_stored_since", stream, deadline, || {
+        self.read(Operation::MessageStoredSince, stream, deadline, || {
             self.store.message_stored_since(stream, wall_ms, deadline)
         })
     }
 
     fn message_delete(&self, stream: &str, at: Sequence, deadline: Instant) -> StoreResult<()> {
-        self.call("message_delete", stream, deadline, || self.store.message_delete(stream, at, deadline))
+        self.call(Operation::MessageDelete, stream, deadline, || self.store.message_delete(stream, at, deadline))
     }
 
     fn kv_ensure(&self, bucket: &KvBucket, deadline: Instant) -> StoreResult<()> {
-        self.call("kv_ensure", &bucket.name, deadline, || self.store.kv_ensure(bucket, deadline))
+        self.call(Operation::KvEnsure, &bucket.name, deadline, || self.store.kv_ensure(bucket, deadline))
     }
 
     fn kv_get(&self, bucket: &str, key: &str, deadline: Instant) -> StoreResult<KvEntry> {
-        self.call("kv_get", bucket, deadline, || self.store.kv_get(bucket, key, deadline))
+        self.call(Operation::KvGet, bucket, deadline, || self.store.kv_get(bucket, key, deadline))
     }
 
     fn kv_list(&self, bucket: &str, filter: &str, deadline: Instant) -> StoreResult<Vec<(String, KvEntry)>> {
-        self.call("kv_list", bucket, deadline, || self.store.kv_list(bucket, filter, deadline))
+        self.call(Operation::KvList, bucket, deadline, || self.store.kv_list(bucket, filter, deadline))
     }
 
     fn core_publish(&self, subject: &str, payload: Bytes) {
@@ -256,7 +282,7 @@ mod tests {
     use std::sync::mpsc;
 
     fn gate(calls_max: usize) -> Gate<MemoryStore> {
-        Gate::new(Arc::new(MemoryStore::new()), calls_max)
+        Gate::new(Arc::new(MemoryStore::new()), calls_max, Arc::default())
     }
 
     fn after(ms: u64) -> Instant {
@@ -273,7 +299,7 @@ mod tests {
                 releases.push(release);
                 let entered = entered.clone();
                 scope.spawn(move || {
-                    gate.read("message_get", &format!("held-{n}"), after(10_000), || {
+                    gate.read(Operation::StreamInfo, &format!("held-{n}"), after(10_000), || {
                         entered.send(()).expect("the test waits");
                         let _ = released.recv();
                         Ok(())
@@ -292,10 +318,10 @@ mod tests {
         while_inside(&gate, 2, || {
             assert_eq!(gate.calls(), 2);
             let began = Instant::now();
-            assert_eq!(gate.call("kv_get", "b", after(50), || Ok(1)), Err(StoreError::Busy));
+            assert_eq!(gate.call(Operation::KvGet, "b", after(50), || Ok(1)), Err(StoreError::Busy));
             assert!(began.elapsed() >= Duration::from_millis(50));
         });
-        assert_eq!(gate.call("kv_get", "b", after(50), || Ok(1)), Ok(1));
+        assert_eq!(gate.call(Operation::KvGet, "b", after(50), || Ok(1)), Ok(1));
         assert_eq!((gate.calls(), gate.inside.lock().unwrap().streams.len()), (0, 0));
     }
 
@@ -303,19 +329,19 @@ mod tests {
     fn a_stream_has_one_reader_and_others_go_on() {
         let gate = gate(10);
         while_inside(&gate, 1, || {
-            assert_eq!(gate.read("message_get", "held-0", after(20), || Ok(1)), Err(StoreError::Busy));
+            assert_eq!(gate.read(Operation::StreamInfo, "held-0", after(20), || Ok(1)), Err(StoreError::Busy));
             let began = Instant::now();
-            assert_eq!(gate.read("message_get", "held-0", after(60_000), || Ok(1)), Err(StoreError::Busy));
+            assert_eq!(gate.read(Operation::StreamInfo, "held-0", after(60_000), || Ok(1)), Err(StoreError::Busy));
             assert!(began.elapsed() < Duration::from_secs(30), "who waits behind a hanging reader leaves soon");
-            assert_eq!(gate.read("message_get", "other", after(20), || Ok(1)), Ok(1));
+            assert_eq!(gate.read(Operation::StreamInfo, "other", after(20), || Ok(1)), Ok(1));
         });
-        assert_eq!(gate.read("message_get", "held-0", after(20), || Ok(1)), Ok(1));
+        assert_eq!(gate.read(Operation::StreamInfo, "held-0", after(20), || Ok(1)), Ok(1));
     }
 
     /// A read that is never answered.
     fn unanswered(gate: &Gate<MemoryStore>, ms: u64) -> StoreResult<()> {
         let deadline = after(ms);
-        gate.read("message_get", "s", deadline, || {
+        gate.read(Operation::StreamInfo, "s", deadline, || {
             std::thread::sleep(deadline.saturating_duration_since(Instant::now()));
             Err(StoreError::NoAnswer)
         })
@@ -326,14 +352,14 @@ mod tests {
         let gate = gate(10);
         let rush = 10;
         assert_eq!(unanswered(&gate, rush), Err(StoreError::NoAnswer));
-        assert_eq!(gate.read("message_get", "s", after(100), || Ok(1)), Ok(1), "a hasty caller proves nothing");
+        assert_eq!(gate.read(Operation::StreamInfo, "s", after(100), || Ok(1)), Ok(1), "a hasty caller proves nothing");
 
         assert_eq!(unanswered(&gate, 500), Err(StoreError::NoAnswer));
         let mut tried = 0;
         let until = after(10_000);
         while tried < 2 {
             assert!(Instant::now() < until, "no probe is let through");
-            let outcome = gate.read("message_get", "s", after(10_000), || {
+            let outcome = gate.read(Operation::StreamInfo, "s", after(10_000), || {
                 tried += 1;
                 if tried == 2 { Ok(1) } else { Err(StoreError::NoAnswer) }
             });
@@ -343,7 +369,7 @@ mod tests {
                 outcome => assert_eq!((outcome, tried), (Ok(1), 2)),
             }
         }
-        assert_eq!(gate.read("message_get", "s", after(100), || Ok(1)), Ok(1));
+        assert_eq!(gate.read(Operation::StreamInfo, "s", after(100), || Ok(1)), Ok(1));
         assert!(gate.inside.lock().unwrap().streams.is_empty());
     }
 
@@ -351,9 +377,9 @@ mod tests {
     fn a_call_that_panics_leaves_the_gate() {
         let gate = gate(1);
         let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            gate.read("message_get", "s", after(100), || -> StoreResult<()> { panic!("as a bug would") })
+            gate.read(Operation::StreamInfo, "s", after(100), || -> StoreResult<()> { panic!("as a bug would") })
         }));
         assert!(panicked.is_err());
-        assert_eq!(gate.read("message_get", "s", after(100), || Ok(1)), Ok(1));
+        assert_eq!(gate.read(Operation::StreamInfo, "s", after(100), || Ok(1)), Ok(1));
     }
 }

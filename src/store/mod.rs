@@ -61,6 +61,8 @@ pub struct StreamInfo {
     /// The server's creation time, verbatim: tells incarnations of one name apart.
     pub created: String,
     pub state: StreamState,
+    /// The server that leads the stream; empty where there is only one.
+    pub leader: String,
 }
 
 /// The streams that were asked for.

@@ -60,7 +60,10 @@ macro_rules! wire {
             #[allow(unused_variables)]
             fn write(&self, writer: &mut $crate::wire::Writer) {
                 let version = writer.version();
-                $($crate::wire::wire!(@write writer, version, self.$field, ($versions) [$($nullable)?] [$($tag)?]);)*
+                $(
+                    $crate::wire::wire!(@note writer, version, $field self.$field, ($versions));
+                    $crate::wire::wire!(@write writer, version, self.$field, ($versions) [$($nullable)?] [$($tag)?]);
+                )*
                 if writer.flexible() {
                     writer.tags(|tags| {
                         $($crate::wire::wire!(
@@ -100,6 +103,13 @@ macro_rules! wire {
         }
     };
     (@read $reader:ident, $version:ident, $value:ident, $field:ident, ($versions:expr) [] [$tag:literal]) => {};
+
+    (@note $writer:ident, $version:ident, error_code $value:expr, ($versions:expr)) => {
+        if ($versions).contains(&$version) {
+            $writer.note_error($value);
+        }
+    };
+    (@note $writer:ident, $version:ident, $field:ident $value:expr, ($versions:expr)) => {};
 
     (@write $writer:ident, $version:ident, $value:expr, ($versions:expr) [] []) => {
         if ($versions).contains(&$version) {

@@ -13,7 +13,7 @@ pub use error::{DecodeError, Fault};
 pub use primitives::{Nullable, Wire};
 pub use reader::Reader;
 pub use uuid::Uuid;
-pub use writer::{TagSection, Writer};
+pub use writer::{Errors, TagSection, Writer};
 
 pub(crate) use macros::{nullable_struct, wire};
 #[doc(hidden)]

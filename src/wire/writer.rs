@@ -7,6 +7,27 @@ pub struct Writer {
     out: Vec<u8>,
     version: i16,
     flexible: bool,
+    errors: Errors,
+}
+
+/// The error codes that were written into a frame, and how often; of more than eight kinds the later ones are left out.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Errors {
+    kinds: [(i16, u32); ERROR_KINDS_MAX],
+}
+
+const ERROR_KINDS_MAX: usize = 8;
+
+impl Errors {
+    pub fn iter(&self) -> impl Iterator<Item = (i16, u32)> {
+        self.kinds.iter().copied().filter(|(_, count)| *count > 0)
+    }
+
+    fn note(&mut self, code: i16) {
+        if let Some(kind) = self.kinds.iter_mut().find(|(known, count)| *known == code || *count == 0) {
+            *kind = (code, kind.1.saturating_add(1));
+        }
+    }
 }
 
 impl Writer {
@@ -16,7 +37,7 @@ impl Writer {
 
     /// Goes on after what is already in `out`.
     pub fn append_to(out: Vec<u8>, version: i16, flexible: bool) -> Writer {
-        Writer { out, version, flexible }
+        Writer { out, version, flexible, errors: Errors::default() }
     }
 
     pub fn version(&self) -> i16 {
@@ -29,6 +50,18 @@ impl Writer {
 
     pub fn into_bytes(self) -> Vec<u8> {
         self.out
+    }
+
+    /// Takes note of a field called `error_code` that is written: answers are counted by what they say.
+    pub fn note_error(&mut self, code: i16) {
+        if code != 0 {
+            self.errors.note(code);
+        }
+    }
+
+    /// What `note_error` was told.
+    pub fn errors(&self) -> Errors {
+        self.errors
     }
 
     pub fn raw(&mut self, bytes: &[u8]) {

@@ -1,5 +1,6 @@
 //! The gateway as its users see it: a real nats-server, a real gateway process, other people's clients.
 
+mod admin;
 mod clients;
 mod crashes;
 mod embedded;

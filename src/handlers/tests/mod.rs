@@ -58,6 +58,7 @@ impl Rig {
             wakeups: Arc::new(Wakeups::new()),
             tasks: Arc::new(NoTasks),
             clock: clock.clone(),
+            metrics: Default::default(),
             logger: Logger::root(slog::Discard, o!()),
         });
         Rig { gateway, store, clock }

@@ -117,7 +117,7 @@ fn two_gateways_write_one_log() {
     assert_eq!(a.end(), 50);
     assert_eq!(b.end(), 50);
     assert_eq!(a.consume(0, 300), b.consume(0, 10_000));
-    assert!(a.logs.metrics().conflicts() > 0);
+    assert!(a.logs.metrics().conflicts.get() > 0);
 }
 
 #[test]

@@ -93,6 +93,7 @@ impl Stream {
                 first: Sequence(self.messages.keys().next().copied().unwrap_or(self.last + 1)),
                 last: Sequence(self.last),
             },
+            leader: String::new(),
         }
     }
 

@@ -167,7 +167,8 @@ fn stream_info(mut json: Value) -> StoreResult<StreamInfo> {
     let (messages, last) = (number("messages"), Sequence(number("last_seq")));
     let first = if messages == 0 { last.next() } else { Sequence(number("first_seq")) };
     let state = StreamState { messages, bytes: number("bytes"), first, last };
-    Ok(StreamInfo { name, config, created: json["created"].as_str().unwrap_or_default().to_owned(), state })
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    Ok(StreamInfo { name, config, created: text(&json["created"]), state, leader: text(&json["cluster"]["leader"]) })
 }
 
 fn one_subject(config: &Value) -> Option<&str> {

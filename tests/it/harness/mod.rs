@@ -5,6 +5,7 @@ pub mod batch;
 pub mod cluster;
 pub mod commands;
 pub mod gateway;
+pub mod http;
 pub mod jetstream;
 pub mod librdkafka;
 pub mod nats;

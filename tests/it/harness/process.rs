@@ -74,6 +74,11 @@ impl Process {
         String::from_utf8_lossy(&text[from..]).into_owned()
     }
 
+    /// How many threads it has, where the system tells.
+    pub fn threads(&self) -> Option<usize> {
+        Some(std::fs::read_dir(format!("/proc/{}/task", self.pid())).ok()?.count())
+    }
+
     /// Resident memory in bytes, where the system tells.
     pub fn resident_bytes(&self) -> Option<u64> {
         let statm = std::fs::read_to_string(format!("/proc/{}/statm", self.pid())).ok()?;
