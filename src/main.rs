@@ -2,7 +2,7 @@
 
 use crossbeam_channel::{Receiver, RecvTimeoutError};
 use hanzo_kafka::activity::Dump;
-use hanzo_kafka::admin::Admin;
+use hanzo_kafka::admin::{Admin, AdminError};
 use hanzo_kafka::clock::{Clock, SystemClock};
 use hanzo_kafka::config::Config;
 use hanzo_kafka::gateway::{self, Basis};
@@ -206,13 +206,11 @@ fn explain(error: NatsError) -> String {
     format!("{flag}: {error}{cure}")
 }
 
-/// The admin endpoints' threads take the name of the one that starts them.
-fn start_admin(config: &Config, services: &Services, what_goes_on: WhatGoesOn) -> Result<Admin, Box<dyn Error>> {
+/// The admin endpoints; what goes on is told from the moment there is a server.
+fn start_admin(config: &Config, services: &Services, what_goes_on: WhatGoesOn) -> Result<Admin, AdminError> {
     let answers = services.gateway.services().clone();
-    let dump = Box::new(move || what_goes_on.get().map(|dump| dump()));
-    let port = config.admin_port;
-    Admin::start(&config.admin_host, port, answers, &services.store_address, dump)
-        .map_err(|error| format!("--admin-port {port}: {error}; stop what has it, or choose another port").into())
+    let dump = move || what_goes_on.get().map(|dump| dump());
+    Admin::start(&config.admin_host, config.admin_port, answers, &services.store_address, Box::new(dump))
 }
 
 /// At most half of the workers wait for the store at once: the others answer what needs no store.

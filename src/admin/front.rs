@@ -53,6 +53,7 @@ impl Front {
         let address = listeners[0].local_addr()?;
         let poller = Arc::new(Poller::new()?);
         let stopped = Arc::new(AtomicBool::new(false));
+        // Both hold at most what `begin` lets in, `ADMIN_ANSWERS_MAX`, and what a vanished peer left in the queue.
         let (ask, asked) = unbounded();
         let (answer, answered) = unbounded();
         for index in 0..ANSWERERS {

@@ -50,10 +50,10 @@ const ROUTES: &[Route] = &[
     Route { path: "/v1/stream/views.js", quick: true, answer: page::answer },
     Route { path: "/v1/stream/style.css", quick: true, answer: page::answer },
     Route { path: "/v1/stream/icon.svg", quick: true, answer: page::answer },
+    Route { path: "/v1/stream/threads", quick: true, answer: threads::answer },
     Route { path: "/v1/stream/status", quick: true, answer: |pages, _| told(Ok(status::tell(pages))) },
     Route { path: "/v1/stream/topics", quick: false, answer: |pages, request| told(topics::tell(pages, request)) },
     Route { path: "/v1/stream/groups", quick: false, answer: |pages, request| told(groups::tell(pages, request)) },
-    Route { path: "/v1/stream/threads", quick: true, answer: threads::answer },
     Route { path: "/v1/stream/records", quick: false, answer: |pages, request| told(records::tell(pages, request)) },
 ];
 
@@ -71,7 +71,7 @@ pub struct AdminError {
 impl fmt::Display for AdminError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let AdminError { host, port, why } = self;
-        write!(f, "--admin-host {host} --admin-port {port}: the admin endpoints cannot listen there: {why}")
+        write!(f, "--admin-host {host} --admin-port {port}: {why}; stop what has it, or choose another port")
     }
 }
 
@@ -89,10 +89,10 @@ struct Pages {
     /// Where the store is, without passwords.
     store_address: String,
     started: Now,
-    what_goes_on: WhatGoesOn,
     /// The gateway is on its way out: load balancers are to look elsewhere.
     stopping: AtomicBool,
     lag: lag::Lag,
+    what_goes_on: WhatGoesOn,
 }
 
 /// Why a question is not answered.
@@ -134,9 +134,9 @@ impl Admin {
             services,
             store_address: store_address.to_owned(),
             started,
-            what_goes_on,
             stopping: AtomicBool::new(false),
             lag: lag::Lag::default(),
+            what_goes_on,
         });
         let front = Front::start(host, port, pages.clone());
         let front = front.map_err(|why| AdminError { host: host.to_owned(), port, why })?;

@@ -8,10 +8,12 @@ use rouille::{Request, Response};
 pub type WhatGoesOn = Box<dyn Fn() -> Option<Dump> + Send + Sync>;
 
 /// JSON; with `?text` the lines that SIGQUIT prints.
-pub fn answer(pages: &Pages, request: &Request) -> Response {
-    let Some(dump) = (pages.what_goes_on)() else { return refused(503, "nothing is served yet") };
+pub(super) fn answer(pages: &Pages, request: &Request) -> Response {
+    let Some(dump) = (pages.what_goes_on)() else {
+        return refused(503, "nothing is served yet");
+    };
     if request.raw_query_string().split('&').any(|part| part == "text") {
         return Response::text(dump.to_string());
     }
-    Response::from_data("application/json", format!("{:#}\n", dump.to_json()))
+    Response::json(&dump.to_json())
 }

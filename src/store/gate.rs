@@ -64,7 +64,7 @@ impl<S: Store + ?Sized> Gate<S> {
         self.inside.lock().expect("no holder panics").calls
     }
 
-    /// Runs a blocking call, when there is room for it.
+    /// Runs a blocking call, when there is room for it; `on` is what it is about, for people.
     fn call<T>(
         &self,
         operation: Operation,
@@ -72,19 +72,11 @@ impl<S: Store + ?Sized> Gate<S> {
         deadline: Instant,
         call: impl FnOnce() -> StoreResult<T>,
     ) -> StoreResult<T> {
-        let _noted = activity::store_call(operation.name(), on);
-        self.counted(operation, || {
+        self.counted(operation, on, || {
             self.enter(None, deadline)?;
             let _leave = Leave { gate: self, stream: None };
             call()
         })
-    }
-
-    fn counted<T>(&self, operation: Operation, call: impl FnOnce() -> StoreResult<T>) -> StoreResult<T> {
-        let began = Instant::now();
-        let outcome = call();
-        self.metrics.store.note(operation, began, failed(&outcome));
-        outcome
     }
 
     /// Runs a read of a stream, alone on that stream, and learns from how it went.
@@ -95,8 +87,16 @@ impl<S: Store + ?Sized> Gate<S> {
         deadline: Instant,
         call: impl FnOnce() -> StoreResult<T>,
     ) -> StoreResult<T> {
-        let _noted = activity::store_call(operation.name(), stream);
-        self.counted(operation, || self.read_alone(stream, deadline, call))
+        self.counted(operation, stream, || self.read_alone(stream, deadline, call))
+    }
+
+    /// Shows and counts a call.
+    fn counted<T>(&self, operation: Operation, on: &str, call: impl FnOnce() -> StoreResult<T>) -> StoreResult<T> {
+        let _noted = activity::store_call(operation.name(), on);
+        let began = Instant::now();
+        let outcome = call();
+        self.metrics.store.note(operation, began, failed(&outcome));
+        outcome
     }
 
     fn read_alone<T>(&self, stream: &str, deadline: Instant, call: impl FnOnce() -> StoreResult<T>) -> StoreResult<T> {
