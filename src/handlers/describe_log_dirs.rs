@@ -22,7 +22,7 @@ use crate::store::StoreResult;
 use std::collections::{HashMap, HashSet};
 
 /// A path, as tools expect one.
-const LOG_DIR: &str = "/jetstream";
+pub(super) const LOG_DIR: &str = "/jetstream";
 
 /// Every partition's stream has one subject below this.
 const SUBJECTS: &str = "kafka.>";

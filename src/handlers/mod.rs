@@ -2,6 +2,7 @@
 
 pub mod alter_client_quotas;
 pub mod alter_partition_reassignments;
+pub mod alter_replica_log_dirs;
 pub mod alter_user_scram_credentials;
 pub mod api_versions;
 mod authorized;
@@ -46,6 +47,7 @@ mod partitions;
 pub mod produce;
 pub mod renew_delegation_token;
 pub mod sync_group;
+pub mod unregister_broker;
 pub mod update_features;
 
 use crate::activity::{self, Label, Phase};
@@ -225,6 +227,7 @@ impl Gateway {
             ApiKey::DescribeAcls => run(cx, body, describe_acls::handle),
             ApiKey::CreateAcls => run(cx, body, create_acls::handle),
             ApiKey::DeleteAcls => run(cx, body, delete_acls::handle),
+            ApiKey::AlterReplicaLogDirs => run(cx, body, alter_replica_log_dirs::handle),
             ApiKey::DescribeLogDirs => run(cx, body, describe_log_dirs::handle),
             ApiKey::CreateDelegationToken => run(cx, body, create_delegation_token::handle),
             ApiKey::RenewDelegationToken => run(cx, body, renew_delegation_token::handle),
@@ -240,6 +243,7 @@ impl Gateway {
             ApiKey::DescribeQuorum => run(cx, body, describe_quorum::handle),
             ApiKey::UpdateFeatures => run(cx, body, update_features::handle),
             ApiKey::DescribeProducers => run(cx, body, describe_producers::handle),
+            ApiKey::UnregisterBroker => run(cx, body, unregister_broker::handle),
             ApiKey::GetTelemetrySubscriptions => run(cx, body, get_telemetry_subscriptions::handle),
             ApiKey::ListConfigResources => run(cx, body, list_config_resources::handle),
             ApiKey::DescribeTopicPartitions => run(cx, body, describe_topic_partitions::handle),

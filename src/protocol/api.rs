@@ -110,6 +110,7 @@ apis! {
     CreateAcls           = 30, serves 1..=3,  flexible 2,  create_acls(CreateAclsRequest => CreateAclsResponse);
     DeleteAcls           = 31, serves 1..=3,  flexible 2,  delete_acls(DeleteAclsRequest => DeleteAclsResponse);
     DescribeConfigs      = 32, serves 1..=4,  flexible 4,  describe_configs(DescribeConfigsRequest => DescribeConfigsResponse);
+    AlterReplicaLogDirs  = 34, serves 1..=2,  flexible 2,  alter_replica_log_dirs(AlterReplicaLogDirsRequest => AlterReplicaLogDirsResponse);
     DescribeLogDirs      = 35, serves 1..=4,  flexible 2,  describe_log_dirs(DescribeLogDirsRequest => DescribeLogDirsResponse);
     CreateDelegationToken = 38, serves 1..=3,  flexible 2,  create_delegation_token(CreateDelegationTokenRequest => CreateDelegationTokenResponse);
     RenewDelegationToken = 39, serves 1..=2,  flexible 2,  renew_delegation_token(RenewDelegationTokenRequest => RenewDelegationTokenResponse);
@@ -128,6 +129,7 @@ apis! {
     UpdateFeatures       = 57, serves 0..=2,  flexible 0,  update_features(UpdateFeaturesRequest => UpdateFeaturesResponse);
     DescribeCluster      = 60, serves 0..=2,  flexible 0,  describe_cluster(DescribeClusterRequest => DescribeClusterResponse);
     DescribeProducers    = 61, serves 0..=0,  flexible 0,  describe_producers(DescribeProducersRequest => DescribeProducersResponse);
+    UnregisterBroker     = 64, serves 0..=0,  flexible 0,  unregister_broker(UnregisterBrokerRequest => UnregisterBrokerResponse);
     GetTelemetrySubscriptions = 71, serves 0..=0,  flexible 0,  get_telemetry_subscriptions(GetTelemetrySubscriptionsRequest => GetTelemetrySubscriptionsResponse);
     ListConfigResources  = 74, serves 0..=1,  flexible 0,  list_config_resources(ListConfigResourcesRequest => ListConfigResourcesResponse);
     DescribeTopicPartitions = 75, serves 0..=0,  flexible 0,  describe_topic_partitions(DescribeTopicPartitionsRequest => DescribeTopicPartitionsResponse);

@@ -262,6 +262,8 @@ fn every_advertised_version_for_administrators_is_answered() {
     answer_each(port, &advertised, 1, &DescribeAclsRequest::default());
     answer_each(port, &advertised, 1, &CreateAclsRequest::default());
     answer_each(port, &advertised, 1, &DeleteAclsRequest::default());
+    answer_each(port, &advertised, 1, &AlterReplicaLogDirsRequest::default());
+    answer_each(port, &advertised, 0, &UnregisterBrokerRequest::default());
     answer_each(port, &advertised, 1, &DescribeLogDirsRequest::default().with_topics(None));
     answer_each(port, &advertised, 1, &CreateDelegationTokenRequest::default());
     answer_each(port, &advertised, 1, &RenewDelegationTokenRequest::default());

@@ -53,6 +53,7 @@ judged! {
     CreateAcls: create_acls::CreateAclsRequest => CreateAclsResponse;
     DeleteAcls: delete_acls::DeleteAclsRequest => DeleteAclsResponse;
     DescribeConfigs: describe_configs::DescribeConfigsRequest => DescribeConfigsResponse;
+    AlterReplicaLogDirs: alter_replica_log_dirs::AlterReplicaLogDirsRequest => AlterReplicaLogDirsResponse;
     DescribeLogDirs: describe_log_dirs::DescribeLogDirsRequest => DescribeLogDirsResponse;
     CreateDelegationToken: create_delegation_token::CreateDelegationTokenRequest => CreateDelegationTokenResponse;
     RenewDelegationToken: renew_delegation_token::RenewDelegationTokenRequest => RenewDelegationTokenResponse;
@@ -71,6 +72,7 @@ judged! {
     UpdateFeatures: update_features::UpdateFeaturesRequest => UpdateFeaturesResponse;
     DescribeCluster: describe_cluster::DescribeClusterRequest => DescribeClusterResponse;
     DescribeProducers: describe_producers::DescribeProducersRequest => DescribeProducersResponse;
+    UnregisterBroker: unregister_broker::UnregisterBrokerRequest => UnregisterBrokerResponse;
     GetTelemetrySubscriptions: get_telemetry_subscriptions::GetTelemetrySubscriptionsRequest => GetTelemetrySubscriptionsResponse;
     ListConfigResources: list_config_resources::ListConfigResourcesRequest => ListConfigResourcesResponse;
     DescribeTopicPartitions: describe_topic_partitions::DescribeTopicPartitionsRequest => DescribeTopicPartitionsResponse;

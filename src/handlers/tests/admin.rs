@@ -6,6 +6,9 @@ use crate::protocol::messages::alter_client_quotas::{AlterClientQuotasRequest, E
 use crate::protocol::messages::alter_partition_reassignments::{
     AlterPartitionReassignmentsRequest, ReassignablePartition, ReassignableTopic,
 };
+use crate::protocol::messages::alter_replica_log_dirs::{
+    AlterReplicaLogDir, AlterReplicaLogDirTopic, AlterReplicaLogDirsRequest,
+};
 use crate::protocol::messages::describe_client_quotas::{ComponentData, DescribeClientQuotasRequest};
 use crate::protocol::messages::describe_log_dirs::{
     DescribableLogDirTopic, DescribeLogDirsRequest, DescribeLogDirsResult,
@@ -19,6 +22,7 @@ use crate::protocol::messages::elect_leaders::{ElectLeadersRequest, TopicPartiti
 use crate::protocol::messages::get_telemetry_subscriptions::GetTelemetrySubscriptionsRequest;
 use crate::protocol::messages::list_config_resources::ListConfigResourcesRequest;
 use crate::protocol::messages::list_partition_reassignments::ListPartitionReassignmentsRequest;
+use crate::protocol::messages::unregister_broker::UnregisterBrokerRequest;
 use crate::protocol::messages::update_features::{FeatureUpdateKey, UpdateFeaturesRequest};
 use crate::records::build::BatchBuilder;
 
@@ -55,6 +59,29 @@ fn the_log_directory_has_every_partition_with_the_size_of_its_stream() {
     let away = log_dir(&rig, None);
     check(away.error_code, ErrorCode::KAFKA_STORAGE_ERROR);
     assert_eq!(away.log_dir, before.log_dir);
+}
+
+#[test]
+fn partitions_stay_in_their_directory_and_brokers_in_the_cluster() {
+    let rig = Rig::new();
+    rig.create(topic("t", 1, 1));
+    let path = log_dir(&rig, None).log_dir;
+    let outcome = |path: &str, name: &str, index: i32| {
+        let topics = vec![AlterReplicaLogDirTopic { name: name.to_owned(), partitions: vec![index] }];
+        let dirs = vec![AlterReplicaLogDir { path: path.to_owned(), topics }];
+        let response = rig.ask(2, &AlterReplicaLogDirsRequest { dirs });
+        assert_eq!(response.results[0].topic_name, name);
+        ErrorCode::from_code(response.results[0].partitions[0].error_code)
+    };
+    assert_eq!(outcome(&path, "t", 0), ErrorCode::NONE, "it is there");
+    assert_eq!(outcome("/elsewhere", "t", 0), ErrorCode::LOG_DIR_NOT_FOUND);
+    assert_eq!(outcome("/elsewhere", "x", 0), ErrorCode::LOG_DIR_NOT_FOUND);
+    assert_eq!(outcome(&path, "t", 1), ErrorCode::UNKNOWN_TOPIC_OR_PARTITION);
+    assert_eq!(outcome(&path, "x", 0), ErrorCode::UNKNOWN_TOPIC_OR_PARTITION);
+
+    let unregister = |broker_id| rig.ask(0, &UnregisterBrokerRequest { broker_id }).error_code;
+    check(unregister(4), ErrorCode::BROKER_ID_NOT_REGISTERED);
+    check(unregister(3), ErrorCode::POLICY_VIOLATION);
 }
 
 #[test]

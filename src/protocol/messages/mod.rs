@@ -2,6 +2,7 @@
 
 pub mod alter_client_quotas;
 pub mod alter_partition_reassignments;
+pub mod alter_replica_log_dirs;
 pub mod alter_user_scram_credentials;
 pub mod api_versions;
 pub mod create_acls;
@@ -42,4 +43,5 @@ pub mod offset_for_leader_epoch;
 pub mod produce;
 pub mod renew_delegation_token;
 pub mod sync_group;
+pub mod unregister_broker;
 pub mod update_features;

@@ -1,5 +1,5 @@
 import java.util.*;
-import java.util.concurrent.Future;
+import java.util.concurrent.*;
 import org.apache.kafka.clients.admin.*;
 import org.apache.kafka.clients.consumer.*;
 import org.apache.kafka.clients.producer.*;
@@ -26,8 +26,21 @@ final class Clients {
 
     String createdTopic(String text, int partitions) throws Exception {
         String topic = name(text);
-        admin.createTopics(List.of(new NewTopic(topic, partitions, (short) 1))).all().get();
+        create(new NewTopic(topic, partitions, (short) 1));
         return topic;
+    }
+
+    /** Makes a topic and waits until it is described: a Kafka broker learns of it a little after the controller made it. */
+    void create(NewTopic topic) throws Exception {
+        admin.createTopics(List.of(topic)).all().get();
+        Check.eventually("the topic is known", () -> {
+            try {
+                return admin.describeTopics(List.of(topic.name())).allTopicNames().get() != null;
+            } catch (ExecutionException error) {
+                Thread.sleep(20);
+                return false;
+            }
+        });
     }
 
     /** A new topic with values v0, v1, … in each partition, in order. */

@@ -184,7 +184,6 @@ final class Cluster {
                 "group.initial.rebalance.delay.ms", "log.cleanup.policy", "compression.type", "advertised.listeners")) {
             Check.holds(told.get(name) != null, name);
         }
-        Check.refused(InvalidRequestException.class, () -> config(new ConfigResource(ConfigResource.Type.BROKER, "x")));
         Check.equal(0, config(new ConfigResource(ConfigResource.Type.BROKER, "")).entries().size(), "no dynamic defaults");
     }
 

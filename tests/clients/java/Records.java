@@ -118,7 +118,7 @@ final class Records {
     private void appendTime() throws Exception {
         String topic = clients.name("append-time");
         NewTopic asked = new NewTopic(topic, 1, (short) 1).configs(Map.of("message.timestamp.type", "LogAppendTime"));
-        clients.admin.createTopics(List.of(asked)).all().get();
+        clients.create(asked);
         long before = System.currentTimeMillis();
         try (KafkaProducer<String, String> producer = clients.producer()) {
             RecordMetadata told = producer.send(new ProducerRecord<>(topic, 0, 1_600_000_000_123L, "k", "v")).get();
@@ -149,7 +149,7 @@ final class Records {
     private void compacted() throws Exception {
         String topic = clients.name("compacted");
         NewTopic asked = new NewTopic(topic, 1, (short) 1).configs(Map.of("cleanup.policy", "compact"));
-        clients.admin.createTopics(List.of(asked)).all().get();
+        clients.create(asked);
         try (KafkaProducer<String, String> producer = clients.producer()) {
             Check.refused(org.apache.kafka.common.InvalidRecordException.class, () -> producer.send(new ProducerRecord<>(topic, "no key")).get());
             Check.equal(0L, producer.send(new ProducerRecord<>(topic, "k", "v")).get().offset(), "with a key");
@@ -159,7 +159,7 @@ final class Records {
     private void deleted() throws Exception {
         String topic = clients.filledTopic("deleted", 1, 3);
         clients.admin.deleteTopics(List.of(topic)).all().get();
-        clients.admin.createTopics(List.of(new NewTopic(topic, 1, (short) 1))).all().get();
+        clients.create(new NewTopic(topic, 1, (short) 1));
         try (KafkaProducer<String, String> producer = clients.producer()) {
             Check.equal(0L, producer.send(new ProducerRecord<>(topic, "again")).get().offset(), "the first offset");
         }

@@ -55,6 +55,7 @@ final class Topics {
         Check.equal(1, made.replicationFactor(name).get(), "replicas");
         Check.equal("3600000", made.config(name).get().get("retention.ms").value(), "a setting");
         Check.equal(Clients.PARTITIONS, made.numPartitions(defaults).get(), "the default number of partitions");
+        Check.eventually("listed", () -> admin.listTopics().names().get().containsAll(List.of(name, defaults)));
         Check.equal(made.topicId(name).get(), described(name).topicId(), "the id");
     }
 
@@ -82,7 +83,7 @@ final class Topics {
     private void assigned() throws Exception {
         int broker = admin.describeCluster().nodes().get().iterator().next().id();
         String name = clients.name("assigned");
-        admin.createTopics(List.of(new NewTopic(name, Map.of(0, List.of(broker), 1, List.of(broker))))).all().get();
+        clients.create(new NewTopic(name, Map.of(0, List.of(broker), 1, List.of(broker))));
         Check.equal(2, described(name).partitions().size(), "partitions");
         String bad = clients.name("misassigned");
         Check.refused(InvalidReplicaAssignmentException.class, () -> admin.createTopics(List.of(new NewTopic(bad, Map.of(0, List.of(broker + 77))))).all().get());
@@ -132,8 +133,7 @@ final class Topics {
         Uuid id = described(byId).topicId();
         admin.deleteTopics(List.of(byName)).all().get();
         admin.deleteTopics(TopicCollection.ofTopicIds(List.of(id))).all().get();
-        Set<String> left = admin.listTopics().names().get();
-        Check.holds(!left.contains(byName) && !left.contains(byId), "gone");
+        Check.eventually("gone", () -> Collections.disjoint(admin.listTopics().names().get(), List.of(byName, byId)));
         Check.refused(UnknownTopicOrPartitionException.class, () -> admin.deleteTopics(List.of(byName)).all().get());
         Check.refused(UnknownTopicIdException.class, () -> admin.deleteTopics(TopicCollection.ofTopicIds(List.of(id))).all().get());
     }
@@ -143,7 +143,7 @@ final class Topics {
         admin.createPartitions(Map.of(name, NewPartitions.increaseTo(4)), new CreatePartitionsOptions().validateOnly(true)).all().get();
         Check.equal(2, described(name).partitions().size(), "not by a dry run");
         admin.createPartitions(Map.of(name, NewPartitions.increaseTo(4))).all().get();
-        Check.equal(4, described(name).partitions().size(), "partitions");
+        Check.eventually("partitions", () -> described(name).partitions().size() == 4);
         try (KafkaProducer<String, String> producer = clients.producer()) {
             Check.equal(0L, producer.send(new ProducerRecord<>(name, 3, "k", "v")).get().offset(), "the new one is used");
             Check.equal(5L, producer.send(new ProducerRecord<>(name, 0, "k", "v")).get().offset(), "the old one goes on");
@@ -176,7 +176,7 @@ final class Topics {
 
     private void describeConfigs() throws Exception {
         String name = clients.name("configured");
-        admin.createTopics(List.of(topic(name, 1).configs(Map.of("retention.ms", "3600000")))).all().get();
+        clients.create(topic(name, 1).configs(Map.of("retention.ms", "3600000")));
         ConfigEntry given = config(name).get("retention.ms");
         Check.equal("3600000", given.value(), "value");
         Check.equal(ConfigEntry.ConfigSource.DYNAMIC_TOPIC_CONFIG, given.source(), "source");
