@@ -65,6 +65,10 @@ pub const END_QUIET: Duration = Duration::from_secs(2);
 pub const UNDECIDED_PAUSE_MIN: Duration = Duration::from_millis(20);
 pub const UNDECIDED_PAUSE_MAX: Duration = Duration::from_secs(2);
 
+/// A partition's end is proved by storing a message at most this often: a client that asks for what is not there, again and
+/// again, must not fill the stream.
+pub const PROOF_EVERY: Duration = Duration::from_secs(1);
+
 /// Pause before a ceiling that could not be raised is tried again.
 pub const END_RETRY: Duration = Duration::from_millis(500);
 

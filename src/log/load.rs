@@ -25,6 +25,8 @@ pub(super) struct Loan {
     pub tail: Tail,
     /// Not loaded (yet): put back as Cold.
     pub cold: bool,
+    /// The last message that was read, whether it counts or not.
+    seen: Sequence,
     /// The tick epoch before anything was read.
     epoch: u64,
     caught_up: bool,
@@ -106,6 +108,7 @@ impl PartitionLog {
                     log: self.clone(),
                     tail: std::mem::take(&mut state.tail),
                     cold,
+                    seen: Sequence(0),
                     epoch: self.shared.ticks.epoch(),
                     caught_up: false,
                     hinted: state.hinted,
@@ -229,6 +232,7 @@ impl Loan {
                 return Err(checked.err().unwrap_or(error));
             }
         }
+        self.seen = scan.last_seen().unwrap_or(self.seen);
         // Where messages are missing, only one that counts tells how far the offsets went.
         let sure = scan.complete_since_counted();
         if sure {
@@ -240,6 +244,26 @@ impl Loan {
         }
         self.caught_up = true;
         Ok(End::Exact)
+    }
+
+    /// Before offsets are given up for lost: who said that nothing can be read may not know yet what others do. Once a
+    /// message of ours stands at the end, whoever gives that has all that is before it.
+    fn learn_for_sure(&mut self, info: &StreamInfo, deadline: Instant) -> Result<End, LogError> {
+        if self.log.place.replicas <= 1 {
+            return Ok(End::Lost);
+        }
+        let learned = self.tail.last;
+        self.tail.last = learned.max(info.state.last);
+        let proof = self.prove_end(deadline).map(|()| self.tail.last);
+        self.tail.last = learned;
+        let (proof, info) = (proof?, self.info(deadline)?);
+        match self.learn_up_to(&info, deadline)? {
+            End::Lost if self.seen < proof => return Err(LogError::Store(StoreError::NoAnswer)),
+            End::Lost => {}
+            End::Exact => return Ok(End::Exact),
+        }
+        self.tail.last = self.tail.last.max(self.seen);
+        Ok(End::Lost)
     }
 
     /// Takes in a message that counts.
@@ -282,7 +306,11 @@ impl Loan {
         };
         log.lock().index.clear();
         let anchor = self.tail.last;
-        let end = match self.learn_up_to(&info, deadline) {
+        let learned = self.learn_up_to(&info, deadline).and_then(|end| match end {
+            End::Lost if entry.is_some() => self.learn_for_sure(&info, deadline),
+            end => Ok(end),
+        });
+        let end = match learned {
             Ok(end) => end,
             Err(error) => {
                 if self.tail.last > anchor && anchored && self.tail.created == info.created {

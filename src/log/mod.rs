@@ -8,6 +8,7 @@ mod index;
 mod load;
 mod partition;
 mod producers;
+mod proof;
 mod read;
 mod scan;
 mod sent_back;

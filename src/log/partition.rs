@@ -46,6 +46,8 @@ pub(super) struct State {
     pub sent_back: SentBack,
     pub index: Index,
     pub end: EndBook,
+    /// When the end was last made sure of by a message of its own.
+    pub proved: Option<Instant>,
     /// The tick epoch in which the end was last known to be exact.
     pub certain_epoch: Option<u64>,
     /// Others told of messages up to this one.
@@ -131,6 +133,7 @@ impl PartitionLog {
             sent_back: SentBack::default(),
             index: Index::default(),
             end: EndBook::default(),
+            proved: None,
             certain_epoch: None,
             hinted: Sequence(0),
             gone: false,
@@ -198,11 +201,6 @@ impl PartitionLog {
         self.view(deadline)?;
         let certain = |state: &State| state.is_certain(self.shared.ticks.epoch());
         self.learn_end(deadline, certain)
-    }
-
-    /// The log's bounds as the stream's leader knows them now, whatever is believed here.
-    pub fn fresh_view(self: &Arc<Self>, deadline: Instant) -> Result<View, LogError> {
-        self.learn_end(deadline, |_| false)
     }
 
     fn learn_end(self: &Arc<Self>, deadline: Instant, enough: impl Fn(&State) -> bool) -> Result<View, LogError> {

@@ -6,6 +6,7 @@ mod foreign;
 mod lost;
 mod moves;
 mod ordinary;
+mod proof;
 
 use crate::catalog::{PartitionPlace, TOPIC_ID_KEY, Topic, TopicSettings};
 use crate::clock::{Clock, ManualClock};
@@ -59,8 +60,12 @@ struct Gateway {
 
 impl World {
     fn new() -> World {
+        World::replicated(1)
+    }
+
+    fn replicated(replicas: u32) -> World {
         let store = Arc::new(MemoryStore::new());
-        let place = PartitionPlace { stream: STREAM.to_owned(), subject: SUBJECT.to_owned(), replicas: 1 };
+        let place = PartitionPlace { stream: STREAM.to_owned(), subject: SUBJECT.to_owned(), replicas };
         let topic = Topic {
             id: Uuid::random(),
             name: "t".to_owned(),
@@ -74,7 +79,8 @@ impl World {
 
     fn create_stream(&self) {
         let metadata = json!({ TOPIC_ID_KEY: self.topic.id.to_string() });
-        let config = json!({ "name": STREAM, "subjects": [SUBJECT], "metadata": metadata });
+        let replicas = self.topic.partitions[0].replicas;
+        let config = json!({ "name": STREAM, "subjects": [SUBJECT], "metadata": metadata, "num_replicas": replicas });
         self.store.stream_create(&config, Instant::now()).expect("created");
     }
 
