@@ -6,7 +6,7 @@ use crate::cluster::Cluster;
 use crate::config::Config;
 use crate::group::{Alone, Groups, OwnerId, Setup};
 use crate::handlers::{Gateway, Services};
-use crate::limits::{LEASE_ROUNDS_APART, STORE_CALL_MAX};
+use crate::limits::{self, LEASE_ROUNDS_APART, STORE_CALL_MAX};
 use crate::log::{LogParts, Logs};
 use crate::metrics::Metrics;
 use crate::offsets::Offsets;
@@ -46,6 +46,7 @@ pub fn build(basis: Basis) -> Arc<Gateway> {
         logger: logger.clone(),
         process: cluster.process_id().to_owned(),
         replicas: config.replicas,
+        tail_held_max: limits::TAIL_HELD_MAX,
         on_missing: Box::new(move |name| {
             if let Some(catalog) = missing.upgrade() {
                 catalog.invalidate(name);

@@ -1,6 +1,6 @@
 //! Learning from the store: the tail is taken out for that long, loaded if it is not known, and caught up.
 
-use crate::limits::{CEILING_STEP_OFFSETS, LOAD_MAX, STORE_CALL_MAX, TAIL_HELD_MAX};
+use crate::limits::{CEILING_STEP_OFFSETS, LOAD_MAX, STORE_CALL_MAX};
 use crate::log::append::refuse_all;
 use crate::log::end::{self, EndEntry, NewestTime};
 use crate::log::index::Boundary;
@@ -119,7 +119,7 @@ impl PartitionLog {
             if now >= deadline {
                 break Err(LogError::Store(StoreError::NoAnswer));
             }
-            let left = (state.phase_since + TAIL_HELD_MAX).saturating_duration_since(now);
+            let left = (state.phase_since + self.shared.tail_held_max).saturating_duration_since(now);
             if left.is_zero() {
                 break Err(LogError::Store(StoreError::Busy));
             }

@@ -96,6 +96,8 @@ impl World {
             logger: slog::Logger::root(slog::Discard, slog::o!()),
             process: Uuid::random().to_string(),
             replicas: 1,
+            // Tests run in one thread, where nobody gives back what another one waits for.
+            tail_held_max: Duration::ZERO,
             on_missing: Box::new(|_| ()),
         });
         let log = logs.partition(&self.topic, 0).expect("there is one");
