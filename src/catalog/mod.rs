@@ -170,6 +170,9 @@ const RETRY_AFTER: Duration = Duration::from_secs(1);
 /// How long one look at the store may take.
 const LOOK_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// Between two looks at what a cluster says is not there.
+const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(100);
+
 /// How many topics that a listing does not show are asked for in vain before the others wait for the next listing: each
 /// may cost the whole `LOOK_TIMEOUT`.
 const FAILED_LOOKS_MAX: usize = 3;
@@ -401,7 +404,7 @@ impl Catalog {
 
     /// Looks at the store together with all who ask for this name meanwhile.
     fn look_shared(&self, name: &str) -> StoreResult<Option<Arc<Topic>>> {
-        let look = || match self.look_closely(name)? {
+        let look = || match self.look_twice(name)? {
             // A leader that was just elected may not know what the topic's creator saw done.
             (None, true) => Err(StoreError::Unavailable),
             (topic, _) => Ok(topic),
@@ -419,6 +422,17 @@ impl Catalog {
             }
         }
         shared.outcome
+    }
+
+    /// As `look_closely`, and once more a little later where a cluster has not found it: a leader that was just elected may not
+    /// know all streams.
+    fn look_twice(&self, name: &str) -> StoreResult<(Option<Arc<Topic>>, bool)> {
+        let first = self.look_closely(name)?;
+        if first != (None, false) || self.defaults.replicas <= 1 {
+            return Ok(first);
+        }
+        self.pause(LOOK_AGAIN_AFTER);
+        self.look_closely(name)
     }
 
     /// Looks at one topic's streams and takes in what is found.

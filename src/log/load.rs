@@ -323,8 +323,10 @@ impl Loan {
             }
         };
         self.tail.last = self.tail.last.max(info.state.last);
+        // Who said that the stream ends before the anchor may not have known better: what was read since decides.
+        let short = self.tail.last < known.sequence || self.tail.next_offset < known.next_offset;
         // Without an entry nothing was ever given.
-        if entry.is_some() && (end == End::Lost || !anchored) {
+        if entry.is_some() && (end == End::Lost || short) {
             self.jump(&info, &known, deadline)?;
         }
         self.caught_up = true;

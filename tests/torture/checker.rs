@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 const STALE_US_MAX: u64 = 15_000_000;
 
 /// A gateway that could ask the store for this long has learned what it did not know.
-const LEARNING_US_MAX: u64 = 5_000_000;
+const LEARNING_US_MAX: u64 = 10_000_000;
 
 /// Violations of one kind are reported up to this many times.
 const REPORTED_MAX: usize = 5;

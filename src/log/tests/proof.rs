@@ -49,3 +49,13 @@ fn a_gap_and_an_offset_out_of_range_are_told_once_that_is_sure() {
     assert_eq!(two.append(idempotent(9, 2, 1)), Ok(2));
     assert_eq!(world.gateway().consume(0, 1_000), [(0, 1), (1, 2), (2, 3)]);
 }
+
+#[test]
+fn old_news_of_a_stream_that_ends_before_the_anchor_skips_no_offsets() {
+    let world = World::replicated(3);
+    let one = world.gateway();
+    (0..3).for_each(|n| assert_eq!(one.append(batch(1)), Ok(n)));
+    one.sleep(Duration::from_secs(5));
+    world.store.set_leader_lag(1);
+    assert_eq!(world.gateway().append(batch(1)), Ok(3));
+}
