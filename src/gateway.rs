@@ -6,7 +6,11 @@ use crate::cluster::Cluster;
 use crate::config::Config;
 use crate::group::{Alone, Groups, OwnerId, Setup};
 use crate::handlers::{Gateway, Services};
-use crate::limits::{LEASE_ROUNDS_APART, STORE_CALL_MAX};
+<<<<<<< HEAD
+use crate::limits::{self, LEASE_ROUNDS_APART, STORE_CALL_MAX};
+=======
+use crate::limits::{self, STORE_CALL_MAX};
+>>>>>>> 679197d (Believe a cluster neither that a stream is missing nor that it ends before its anchor)
 use crate::log::{LogParts, Logs};
 use crate::metrics::Metrics;
 use crate::offsets::Offsets;
@@ -16,7 +20,7 @@ use crate::wake::Wakeups;
 use crossbeam_channel::bounded;
 use slog::{Logger, debug};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// What a gateway is built on.
 pub struct Basis {
@@ -46,6 +50,7 @@ pub fn build(basis: Basis) -> Arc<Gateway> {
         logger: logger.clone(),
         process: cluster.process_id().to_owned(),
         replicas: config.replicas,
+        tail_held_max: limits::TAIL_HELD_MAX,
         on_missing: Box::new(move |name| {
             if let Some(catalog) = missing.upgrade() {
                 catalog.invalidate(name);
@@ -105,16 +110,29 @@ pub fn keep_lease(gateway: &Gateway) -> std::io::Result<()> {
 fn follow_topics(services: &Services) {
     let (logs, offsets) = (services.logs.clone(), services.offsets.clone());
     let (tasks, logger) = (services.tasks.clone(), services.logger.clone());
+    let (catalog, clock) = (Arc::downgrade(&services.catalog), services.clock.clone());
     services.catalog.on_delete(Box::new(move |topic| {
         logs.forget(topic.id);
         let (logs, offsets, topic, logger) = (logs.clone(), offsets.clone(), topic.clone(), logger.clone());
-        tasks.spawn(Box::new(move || {
+        let catalog = catalog.clone();
+        let replicated = topic.partitions.iter().any(|partition| partition.replicas > 1);
+        let wait = if replicated { limits::CLUSTER_KNOWS_AFTER } else { Duration::ZERO };
+        // What is left behind does no harm; what is removed of a topic that is there after all would.
+        let remove = move || {
+            let still_gone = || {
+                let found = catalog.upgrade().map(|catalog| catalog.topic(&topic.name));
+                matches!(found, Some(Ok(found)) if found.as_ref().is_none_or(|found| found.id != topic.id))
+            };
+            if replicated && !still_gone() {
+                return;
+            }
             logs.forget_ends(&topic, Instant::now() + STORE_CALL_MAX);
             // Commits carry the topic's id: one that stays behind is not taken for one of a later topic of that name.
             if let Err(error) = offsets.delete_topic(&topic.name, topic.id, Instant::now() + STORE_CALL_MAX) {
                 debug!(logger, "commits of a deleted topic stay behind"; "topic" => &topic.name, "error" => %error);
             }
-        }));
+        };
+        tasks.spawn_at(clock.now().mono + wait, Box::new(remove));
     }));
     let logs = services.logs.clone();
     services.catalog.on_refresh(Box::new(move |seen| {

@@ -65,6 +65,14 @@ pub const END_QUIET: Duration = Duration::from_secs(2);
 pub const UNDECIDED_PAUSE_MIN: Duration = Duration::from_millis(20);
 pub const UNDECIDED_PAUSE_MAX: Duration = Duration::from_secs(2);
 
+/// A partition's end is proved by storing a message at most this often: a client that asks for what is not there, again and
+/// again, must not fill the stream.
+pub const PROOF_EVERY: Duration = Duration::from_secs(1);
+
+/// A cluster whose leader was just elected may say of streams that they are not there. What is removed along with a topic is
+/// removed this long after it was missed, if it is missing still.
+pub const CLUSTER_KNOWS_AFTER: Duration = Duration::from_secs(30);
+
 /// Pause before a ceiling that could not be raised is tried again.
 pub const END_RETRY: Duration = Duration::from_millis(500);
 

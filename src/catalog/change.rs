@@ -195,8 +195,7 @@ impl Catalog {
             if !matches!(made, Err(StoreError::NoPeers(_))) || self.clock.now().mono + pause >= patience {
                 return made;
             }
-            let changing = self.changing.lock().expect("no holder panics");
-            drop(self.changed.wait_timeout(changing, pause).expect("no holder panics"));
+            self.pause(pause);
             pause = (pause * 2).min(PEERS_PAUSE_MAX);
         }
     }
@@ -353,6 +352,12 @@ impl Catalog {
         if failed.len() < FAILED_MAX {
             failed.insert(id);
         }
+    }
+
+    /// Lets some time pass, or less if some topic was made or removed here meanwhile.
+    pub(super) fn pause(&self, time: Duration) {
+        let changing = self.changing.lock().expect("no holder panics");
+        drop(self.changed.wait_timeout(changing, time).expect("no holder panics"));
     }
 
     /// Waits until nobody in this process changes this name; `Busy` when the time is up.

@@ -174,6 +174,9 @@ const LOOK_TIMEOUT: Duration = Duration::from_secs(5);
 /// pages.
 const LISTING_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// Between two looks at what a cluster says is not there.
+const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(100);
+
 /// How many topics that a listing does not show are asked for in vain before the others wait for the next listing: each
 /// may cost the whole `LOOK_TIMEOUT`.
 const FAILED_LOOKS_MAX: usize = 3;
@@ -405,7 +408,12 @@ impl Catalog {
 
     /// Looks at the store together with all who ask for this name meanwhile.
     fn look_shared(&self, name: &str) -> StoreResult<Option<Arc<Topic>>> {
-        let share = || self.looks.share(&name.to_owned(), LOOK_TIMEOUT, || self.look(name));
+        let look = || match self.look_twice(name)? {
+            // A leader that was just elected may not know what the topic's creator saw done.
+            (None, true) => Err(StoreError::Unavailable),
+            (topic, _) => Ok(topic),
+        };
+        let share = || self.looks.share(&name.to_owned(), LOOK_TIMEOUT, look);
         let mut shared = share();
         if !shared.ours && shared.outcome == Ok(None) {
             // That look may have begun before the topic was created and we were asked; the next one has not.
@@ -420,18 +428,34 @@ impl Catalog {
         shared.outcome
     }
 
+    /// As `look_closely`, and once more a little later where a cluster has not found it: a leader that was just elected may not
+    /// know all streams.
+    fn look_twice(&self, name: &str) -> StoreResult<(Option<Arc<Topic>>, bool)> {
+        let first = self.look_closely(name)?;
+        if first != (None, false) || self.defaults.replicas <= 1 {
+            return Ok(first);
+        }
+        self.pause(LOOK_AGAIN_AFTER);
+        self.look_closely(name)
+    }
+
     /// Looks at one topic's streams and takes in what is found.
     fn look(&self, name: &str) -> StoreResult<Option<Arc<Topic>>> {
+        self.look_closely(name).map(|(topic, _)| topic)
+    }
+
+    /// As `look`, and whether all streams are there, only not yet in their place.
+    fn look_closely(&self, name: &str) -> StoreResult<(Option<Arc<Topic>>, bool)> {
         let began = self.memory.lock().expect("no holder panics").tick();
-        let found = match self.examine(name)? {
-            Some(Standing::Whole(known)) => Found::Whole(known),
-            Some(Standing::Part { missing }) => {
-                debug!(self.logger, "a topic is not whole"; "topic" => name, "missing" => ?missing);
-                Found::Part
+        let (found, moving) = match self.examine(name)? {
+            Some(Standing::Whole(known)) => (Found::Whole(known), false),
+            Some(Standing::Part { missing, moving }) => {
+                debug!(self.logger, "a topic is not whole"; "topic" => name, "missing" => ?missing, "moving" => moving);
+                (Found::Part, moving && missing.is_empty())
             }
-            None => Found::Nothing,
+            None => (Found::Nothing, false),
         };
-        Ok(self.take_in(name, found, began))
+        Ok((self.take_in(name, found, began), moving))
     }
 
     /// What the streams of that name amount to, read at their leaders; `None`: there is not even a partition 0.
@@ -459,7 +483,7 @@ impl Catalog {
         }
         add_silent(&mut parts, &by_stem(&listing.silent));
         let missing = match self.assemble(&parts) {
-            Standing::Part { missing } if !missing.is_empty() => missing,
+            Standing::Part { missing, .. } if !missing.is_empty() => missing,
             standing => return Ok(Some(standing)),
         };
         for partition in missing {

@@ -134,6 +134,8 @@ pub(super) enum Standing {
     Part {
         /// Partitions of which no stream was found.
         missing: Vec<usize>,
+        /// Partition 0 has not been moved to its sequence range.
+        moving: bool,
     },
 }
 
@@ -152,12 +154,12 @@ pub(super) type Parts = BTreeMap<usize, Found>;
 
 pub(super) fn assemble(parts: &Parts, defaults: &CatalogDefaults, now_ms: i64) -> Standing {
     let Some(zero) = parts.get(&0) else {
-        return Standing::Part { missing: vec![0] };
+        return Standing::Part { missing: vec![0], moving: false };
     };
     let id = zero.id.unwrap_or_else(|| derived_id(&zero.topic, &zero.created));
     let count = zero.partitions.unwrap_or_else(|| (0..).take_while(|index| parts.contains_key(index)).count());
     if count == 0 || count > PARTITIONS_MAX {
-        return Standing::Part { missing: Vec::new() };
+        return Standing::Part { missing: Vec::new(), moving: false };
     }
     let missing: Vec<usize> = (0..count).filter(|index| !parts.contains_key(index)).collect();
     let ours: Vec<&Found> = parts.range(..count).map(|(_, part)| part).collect();
@@ -165,7 +167,7 @@ pub(super) fn assemble(parts: &Parts, defaults: &CatalogDefaults, now_ms: i64) -
     // Partition 0 is made last, and nobody may write to it before its sequence has been moved.
     let moving = zero.first.is_some_and(|first| zero.last.next() < first) && is_young(&zero.created, now_ms);
     if !missing.is_empty() || strange || moving {
-        return Standing::Part { missing };
+        return Standing::Part { missing, moving };
     }
     let topic = Topic {
         id,

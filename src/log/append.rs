@@ -10,7 +10,7 @@ use crate::limits::{
 };
 use crate::log::cache::Chain;
 use crate::log::end::NewestTime;
-use crate::log::partition::{PartitionLog, Phase, State};
+use crate::log::partition::{PartitionLog, Phase, State, Tail};
 use crate::log::producers::{Overlay, Verdict};
 use crate::log::sent_back::SentBack;
 use crate::log::{Appended, LogError, Outgoing};
@@ -42,10 +42,10 @@ pub struct Append {
 pub(super) struct Queue {
     waiting: VecDeque<Append>,
     bytes: usize,
-    /// How many at the front were there when the end was last read at the leader because of a gap.
-    looked: usize,
+    /// How many at the front were there when the end was last made sure of because of a gap.
+    pub(super) looked: usize,
     /// The same for the look under way.
-    looking: Option<usize>,
+    pub(super) looking: Option<usize>,
 }
 
 impl Queue {
@@ -151,6 +151,15 @@ struct Formed {
     load: bool,
     raise: bool,
     look: bool,
+}
+
+impl State {
+    /// Whether the first batch that waits would be refused at this tail.
+    pub(super) fn refuses_first(&self, tail: &Tail) -> bool {
+        let first = self.queue.waiting.front();
+        let verdict = first.map(|append| verdict(&self.sent_back, &Overlay::new(&tail.producers), &append.header));
+        matches!(verdict, Some(Verdict::Refuse(_)))
+    }
 }
 
 impl PartitionLog {
@@ -516,27 +525,6 @@ impl PartitionLog {
         self.lock().load_asked = false;
         if let Err(error) = self.view(self.shared.now() + LOAD_MAX) {
             debug!(self.shared.logger, "log not loaded"; "topic" => &self.topic, "partition" => self.key.1, "error" => %error);
-        }
-    }
-
-    /// Reads the end at the leader before a gap is told to a producer: many take that for the end of the world.
-    fn look_for_gap(self: &Arc<Self>) {
-        let known = self.fresh_view(self.shared.now() + LOAD_MAX);
-        if let Err(LogError::Store(StoreError::Busy)) = known {
-            let log = self.clone();
-            return self
-                .shared
-                .tasks
-                .spawn_at(self.shared.now() + UNDECIDED_PAUSE_MIN, Box::new(move || log.look_for_gap()));
-        }
-        {
-            let mut state = self.lock();
-            let looked = state.queue.looking.take().unwrap_or(0);
-            state.queue.looked = if known.is_ok() { looked } else { 0 };
-        }
-        match known {
-            Ok(_) => self.pump(),
-            Err(error) => self.refuse_queue(&error),
         }
     }
 

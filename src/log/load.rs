@@ -1,6 +1,6 @@
 //! Learning from the store: the tail is taken out for that long, loaded if it is not known, and caught up.
 
-use crate::limits::{CEILING_STEP_OFFSETS, LOAD_MAX, STORE_CALL_MAX, TAIL_HELD_MAX};
+use crate::limits::{CEILING_STEP_OFFSETS, LOAD_MAX, STORE_CALL_MAX};
 use crate::log::append::refuse_all;
 use crate::log::end::{self, EndEntry, NewestTime};
 use crate::log::index::Boundary;
@@ -25,6 +25,8 @@ pub(super) struct Loan {
     pub tail: Tail,
     /// Not loaded (yet): put back as Cold.
     pub cold: bool,
+    /// The last message that was read, whether it counts or not.
+    seen: Sequence,
     /// The tick epoch before anything was read.
     epoch: u64,
     caught_up: bool,
@@ -106,6 +108,7 @@ impl PartitionLog {
                     log: self.clone(),
                     tail: std::mem::take(&mut state.tail),
                     cold,
+                    seen: Sequence(0),
                     epoch: self.shared.ticks.epoch(),
                     caught_up: false,
                     hinted: state.hinted,
@@ -116,7 +119,7 @@ impl PartitionLog {
             if now >= deadline {
                 break Err(LogError::Store(StoreError::NoAnswer));
             }
-            let left = (state.phase_since + TAIL_HELD_MAX).saturating_duration_since(now);
+            let left = (state.phase_since + self.shared.tail_held_max).saturating_duration_since(now);
             if left.is_zero() {
                 break Err(LogError::Store(StoreError::Busy));
             }
@@ -229,6 +232,7 @@ impl Loan {
                 return Err(checked.err().unwrap_or(error));
             }
         }
+        self.seen = scan.last_seen().unwrap_or(self.seen);
         // Where messages are missing, only one that counts tells how far the offsets went.
         let sure = scan.complete_since_counted();
         if sure {
@@ -240,6 +244,26 @@ impl Loan {
         }
         self.caught_up = true;
         Ok(End::Exact)
+    }
+
+    /// Before offsets are given up for lost: who said that nothing can be read may not know yet what others do. Once a
+    /// message of ours stands at the end, whoever gives that has all that is before it.
+    fn learn_for_sure(&mut self, info: &StreamInfo, deadline: Instant) -> Result<End, LogError> {
+        if self.log.place.replicas <= 1 {
+            return Ok(End::Lost);
+        }
+        let learned = self.tail.last;
+        self.tail.last = learned.max(info.state.last);
+        let proof = self.prove_end(deadline).map(|()| self.tail.last);
+        self.tail.last = learned;
+        let (proof, info) = (proof?, self.info(deadline)?);
+        match self.learn_up_to(&info, deadline)? {
+            End::Lost if self.seen < proof => return Err(LogError::Store(StoreError::NoAnswer)),
+            End::Lost => {}
+            End::Exact => return Ok(End::Exact),
+        }
+        self.tail.last = self.tail.last.max(self.seen);
+        Ok(End::Lost)
     }
 
     /// Takes in a message that counts.
@@ -282,7 +306,11 @@ impl Loan {
         };
         log.lock().index.clear();
         let anchor = self.tail.last;
-        let end = match self.learn_up_to(&info, deadline) {
+        let learned = self.learn_up_to(&info, deadline).and_then(|end| match end {
+            End::Lost if entry.is_some() => self.learn_for_sure(&info, deadline),
+            end => Ok(end),
+        });
+        let end = match learned {
             Ok(end) => end,
             Err(error) => {
                 if self.tail.last > anchor && anchored && self.tail.created == info.created {
@@ -295,8 +323,10 @@ impl Loan {
             }
         };
         self.tail.last = self.tail.last.max(info.state.last);
+        // Who said that the stream ends before the anchor may not have known better: what was read since decides.
+        let short = self.tail.last < known.sequence || self.tail.next_offset < known.next_offset;
         // Without an entry nothing was ever given.
-        if entry.is_some() && (end == End::Lost || !anchored) {
+        if entry.is_some() && (end == End::Lost || short) {
             self.jump(&info, &known, deadline)?;
         }
         self.caught_up = true;

@@ -8,6 +8,7 @@ mod index;
 mod load;
 mod partition;
 mod producers;
+mod proof;
 mod read;
 mod scan;
 mod sent_back;
@@ -43,7 +44,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use ticks::Ticks;
 
 /// Names who published a message: `<random per process>-<counter>`. Whether a message is ours is decided by this alone.
@@ -129,6 +130,7 @@ pub(crate) struct Shared {
     metrics: LogMetrics,
     process: String,
     replicas: u32,
+    tail_held_max: Duration,
     writes: AtomicU64,
     /// Told the topic's name when its stream is found missing.
     on_missing: Box<dyn Fn(&str) + Send + Sync>,
@@ -193,12 +195,14 @@ pub struct LogParts {
     pub process: String,
     /// JetStream replicas of the bucket of log ends.
     pub replicas: u32,
+    /// How long who needs a partition's tail waits for who has it.
+    pub tail_held_max: Duration,
     pub on_missing: Box<dyn Fn(&str) + Send + Sync>,
 }
 
 impl Logs {
     pub fn new(parts: LogParts) -> Arc<Logs> {
-        let LogParts { store, tasks, clock, wakeups, logger, process, replicas, on_missing } = parts;
+        let LogParts { store, tasks, clock, wakeups, logger, process, replicas, tail_held_max, on_missing } = parts;
         let ticks = Ticks::new(store.clone(), tasks.clone(), clock.clone(), process.clone());
         let shared = Arc::new(Shared {
             store,
@@ -211,6 +215,7 @@ impl Logs {
             metrics: LogMetrics::default(),
             process,
             replicas,
+            tail_held_max,
             writes: AtomicU64::new(0),
             on_missing,
         });

@@ -46,6 +46,8 @@ pub(super) struct State {
     pub sent_back: SentBack,
     pub index: Index,
     pub end: EndBook,
+    /// When the end was last made sure of by a message of its own.
+    pub proved: Option<Instant>,
     /// The tick epoch in which the end was last known to be exact.
     pub certain_epoch: Option<u64>,
     /// Others told of messages up to this one.
@@ -131,6 +133,7 @@ impl PartitionLog {
             sent_back: SentBack::default(),
             index: Index::default(),
             end: EndBook::default(),
+            proved: None,
             certain_epoch: None,
             hinted: Sequence(0),
             gone: false,
@@ -198,11 +201,6 @@ impl PartitionLog {
         self.view(deadline)?;
         let certain = |state: &State| state.is_certain(self.shared.ticks.epoch());
         self.learn_end(deadline, certain)
-    }
-
-    /// The log's bounds as the stream's leader knows them now, whatever is believed here.
-    pub fn fresh_view(self: &Arc<Self>, deadline: Instant) -> Result<View, LogError> {
-        self.learn_end(deadline, |_| false)
     }
 
     fn learn_end(self: &Arc<Self>, deadline: Instant, enough: impl Fn(&State) -> bool) -> Result<View, LogError> {
@@ -322,9 +320,14 @@ impl PartitionLog {
         Ok(state.view)
     }
 
-    /// Turns a store error into ours; a missing stream ends the log.
+    /// Turns a store error into ours; a missing stream ends the log. A cluster whose leader does not know all streams yet also
+    /// says that one is missing: there it is the catalog that makes sure, and ends the log.
     pub(super) fn lost(&self, error: StoreError) -> LogError {
         match error {
+            StoreError::NoStream if self.place.replicas > 1 => {
+                self.shared.stream_is_gone(&self.topic);
+                LogError::Store(StoreError::Unavailable)
+            }
             StoreError::NoStream => {
                 self.end();
                 self.shared.stream_is_gone(&self.topic);

@@ -43,7 +43,7 @@ impl PartitionLog {
         }
         if offset > view.high_watermark {
             // Told of by another gateway whose ticks have not come through: a client would start all over.
-            view = self.fresh_view(deadline)?;
+            view = self.sure_view(offset, deadline)?;
         }
         if offset < view.log_start || offset > view.high_watermark {
             return Err(LogError::OutOfRange(view));

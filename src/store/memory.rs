@@ -234,8 +234,9 @@ impl Store for MemoryStore {
     }
 
     fn stream_info(&self, stream: &str, _: Instant) -> StoreResult<StreamInfo> {
-        let state = self.begin(|counts| counts.stream_reads += 1)?;
-        state.stream(stream).map(Stream::info)
+        let mut state = self.begin(|counts| counts.stream_reads += 1)?;
+        let lag = state.leader_lag(stream);
+        state.stream(stream).map(|stream| stream.old_info(lag))
     }
 
     fn stream_update(&self, config: &Value, _: Instant) -> StoreResult<StreamInfo> {
@@ -297,7 +298,10 @@ impl Store for MemoryStore {
     fn message_get(&self, stream: &str, pick: Pick, from: From, _: Instant) -> StoreResult<Message> {
         let mut state = self.begin(|counts| counts.message_gets += 1)?;
         match from {
-            From::Leader => state.stream(stream)?.get(&pick, 0),
+            From::Leader => {
+                let lag = state.leader_lag(stream);
+                state.stream(stream)?.get(&pick, lag)
+            }
             From::Any => {
                 let lag = state.direct_lag();
                 state.stream_direct(stream)?.get(&pick, lag)

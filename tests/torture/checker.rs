@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 const STALE_US_MAX: u64 = 15_000_000;
 
 /// A gateway that could ask the store for this long has learned what it did not know.
-const LEARNING_US_MAX: u64 = 5_000_000;
+const LEARNING_US_MAX: u64 = 10_000_000;
 
 /// Violations of one kind are reported up to this many times.
 const REPORTED_MAX: usize = 5;
@@ -235,12 +235,9 @@ impl<'a> Check<'a> {
     fn watermarks(&mut self) {
         let gateways: BTreeSet<usize> = self.events.iter().map(|event| event.gateway).collect();
         let everywhere = floors(self.events.iter().copied());
-        let troubles: Vec<(u64, u64)> = self
-            .events
-            .iter()
-            .filter(|event| event.what == What::Trouble)
-            .map(|event| (event.sent_us, event.settled_us))
-            .collect();
+        let troubles = self.events.iter().filter(|event| event.what == What::Trouble);
+        let mut troubles: Vec<(u64, u64)> = troubles.map(|event| (event.sent_us, event.settled_us)).collect();
+        troubles.sort_unstable_by_key(|(_, over)| *over);
         for gateway in gateways {
             let here: Vec<&Event> = self.events.iter().copied().filter(|event| event.gateway == gateway).collect();
             let floor = floors(here.iter().copied());
@@ -339,14 +336,14 @@ fn told_watermark(what: &What) -> Option<i64> {
 }
 
 /// What was known by then, every gateway could learn before `now_us`: the store was well for long enough since.
-/// `troubles` are in order and do not overlap.
+/// `troubles` are sorted by their ends.
 fn learned_until(troubles: &[(u64, u64)], now_us: u64) -> u64 {
     let mut well_until = now_us;
     for (began, over) in troubles.iter().rev().filter(|(began, _)| *began < now_us) {
         if well_until.saturating_sub(*over) >= LEARNING_US_MAX {
             break;
         }
-        well_until = *began;
+        well_until = well_until.min(*began);
     }
     well_until.saturating_sub(LEARNING_US_MAX)
 }

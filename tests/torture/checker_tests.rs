@@ -262,11 +262,11 @@ fn a_read_may_be_stale_while_the_store_is_away() {
     for records in [&[] as &[(i64, u16, u32)], &log[..1]] {
         rest(history().wait_s(20).read(0, 1, records)).expect(&[Fault::Stale]);
         // Twice away, with a few seconds between.
-        let troubled = trouble(trouble(history().wait_s(2), 9).wait_s(4), 9).wait_s(4);
+        let troubled = trouble(trouble(history().wait_s(2), 9).wait_s(8), 9).wait_s(8);
         rest(troubled.read(0, 1, records)).expect(&[]);
-        let well_between = trouble(trouble(history().wait_s(2), 9).wait_s(6), 9).wait_s(4);
+        let well_between = trouble(trouble(history().wait_s(2), 9).wait_s(12), 9).wait_s(4);
         rest(well_between.read(0, 1, records)).expect(&[Fault::Stale]);
-        let well_since = trouble(history().wait_s(2), 9).wait_s(6);
+        let well_since = trouble(history().wait_s(2), 9).wait_s(12);
         rest(well_since.read(0, 1, records)).expect(&[Fault::Stale]);
     }
     // "Latest" is never told without asking.

@@ -121,6 +121,8 @@ pub struct Producer {
 
 /// A batch that is not settled.
 struct Pending {
+    /// The how-manieth of its producer's batches it is.
+    number: usize,
     first: u32,
     count: u32,
     sent_us: Option<u64>,
@@ -132,6 +134,7 @@ struct Producing<'a> {
     journal: Journal,
     producer_id: i64,
     next: u32,
+    batches: usize,
     pending: VecDeque<Pending>,
 }
 
@@ -140,7 +143,8 @@ impl Producer {
     pub fn run(&self, course: &Course, random: Random) -> Vec<Event> {
         let line = Line::new(course, random);
         let journal = Journal::new(course.began);
-        let mut run = Producing { producer: self, line, journal, producer_id: -1, next: 0, pending: VecDeque::new() };
+        let mut run =
+            Producing { producer: self, line, journal, producer_id: -1, next: 0, batches: 0, pending: VecDeque::new() };
         while self.idempotent && run.producer_id < 0 && !course.stopping() {
             run.ask_for_an_id();
         }
@@ -170,10 +174,13 @@ impl Producing<'_> {
 
     fn fill(&mut self) {
         let most = if self.producer.idempotent { IN_FLIGHT_MAX } else { 1 };
-        while self.pending.len() < most && !self.line.course.stopping() {
+        // Counted from the oldest that is open: a broker knows again no more than so many.
+        let oldest = |run: &Self| run.pending.front().map_or(run.batches, |pending| pending.number);
+        while self.batches - oldest(self) < most && !self.line.course.stopping() {
             let count = u32::try_from(self.line.random.between(1, 12)).expect("few");
-            self.pending.push_back(Pending { first: self.next, count, sent_us: None });
+            self.pending.push_back(Pending { number: self.batches, first: self.next, count, sent_us: None });
             self.next += count;
+            self.batches += 1;
             if self.line.random.one_in(3) {
                 break;
             }

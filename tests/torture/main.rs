@@ -17,6 +17,7 @@ mod random;
 mod rig;
 mod run;
 mod servers;
+mod weather;
 
 use rig::Config;
 use run::Plan;

@@ -7,6 +7,7 @@ use crate::history::{Event, History, Outcome, Promises, What};
 use crate::nemesis::{self, Fault};
 use crate::random::Random;
 use crate::rig::{Config, PARTITIONS, RECOVERY, Rig};
+use crate::weather;
 use std::fmt;
 use std::io::Write;
 use std::path::Path;
@@ -158,6 +159,8 @@ fn under_load(
             let random = random.fork();
             clients.push(scope.spawn(move || committer::run(course, random, group)));
         }
+        let servers = rig.servers.ports();
+        clients.push(scope.spawn(move || weather::watch(course, &servers)));
         let over = Over(course);
         report.faults = weather(rig, random);
         let quiet = Instant::now();

@@ -108,6 +108,11 @@ impl Servers {
         self.nodes.len()
     }
 
+    /// Where each server listens itself.
+    pub fn ports(&self) -> Vec<u16> {
+        self.nodes.iter().map(|node| node.port).collect()
+    }
+
     /// What each server is called, and the file that it logs to.
     pub fn logs(&self) -> Vec<(String, PathBuf)> {
         self.nodes.iter().map(|node| (node.name.clone(), node.folder.path().join("log"))).collect()

@@ -284,7 +284,9 @@ fn what_a_killed_creator_leaves_is_never_seen_and_removed_by_the_next_creation()
         kill_after(&a, steps);
         assert!(a.create("t", 3).is_err());
         assert!(!cluster.streams().is_empty(), "something is left");
-        assert_eq!((b.topic("t"), b.names()), (None, Vec::new()), "killed after {steps} changes");
+        // Where all streams are there, only not all in their place, it may be whole a moment later.
+        let seen = if steps < 5 { Ok(None) } else { Err(StoreError::Unavailable) };
+        assert_eq!((b.catalog.topic("t"), b.names()), (seen, Vec::new()), "killed after {steps} changes");
         let early = b.create("t", 2);
         assert!(matches!(early, Err(CreateTopicError::Exists(_))), "it may still be under construction: {early:?}");
         cluster.clock.advance(YOUNG_NO_MORE);

@@ -551,6 +551,7 @@ fn many_commits_under_chaos_never_go_back() {
             proposed_permille: 50,
             unavailable_permille: 50,
             lagging_permille: 0,
+            stale_leader_permille: 0,
         }));
         let mut acked = 0;
         for offset in 1..=60 {

@@ -77,7 +77,7 @@ fn mark_of(records: &[u8]) -> u64 {
 
 impl History {
     fn new(seed: u64, harm: Harm) -> History {
-        let world = World::new();
+        let world = World::replicated(if seed % 2 == 0 { 3 } else { 1 });
         let gateways: Vec<_> = (0..GATEWAYS).map(|_| world.gateway()).collect();
         world.store.set_chaos(Some(Chaos {
             seed,
@@ -86,6 +86,7 @@ impl History {
             proposed_permille: 40,
             unavailable_permille: 20,
             lagging_permille: 100,
+            stale_leader_permille: 100,
         }));
         let producers = (0..PRODUCERS)
             .map(|id| Producer { id: 100 + id as i64, sequence: 0, sent: None, acked: Vec::new() })
@@ -340,6 +341,13 @@ impl History {
         for (offset, sent) in &self.seen {
             let before = found.get(offset).unwrap_or(sent);
             assert_eq!(before, sent, "{place}: offset {offset} changed");
+        }
+        if self.harm == Harm::Loss {
+            let mut next = 0;
+            for (offset, (_, records)) in &self.seen {
+                assert_eq!(*offset, next, "{place}: offsets are skipped, although nothing was taken away");
+                next = offset + *records as i64;
+            }
         }
         let mut marks: Vec<_> = self.seen.values().map(|(mark, _)| *mark).collect();
         marks.sort_unstable();

@@ -7,6 +7,7 @@ mod lost;
 mod moves;
 mod ordinary;
 mod ticks;
+mod proof;
 
 use crate::catalog::{PartitionPlace, TOPIC_ID_KEY, Topic, TopicSettings};
 use crate::clock::{Clock, ManualClock};
@@ -60,8 +61,12 @@ struct Gateway {
 
 impl World {
     fn new() -> World {
+        World::replicated(1)
+    }
+
+    fn replicated(replicas: u32) -> World {
         let store = Arc::new(MemoryStore::new());
-        let place = PartitionPlace { stream: STREAM.to_owned(), subject: SUBJECT.to_owned(), replicas: 1 };
+        let place = PartitionPlace { stream: STREAM.to_owned(), subject: SUBJECT.to_owned(), replicas };
         let topic = Topic {
             id: Uuid::random(),
             name: "t".to_owned(),
@@ -75,7 +80,8 @@ impl World {
 
     fn create_stream(&self) {
         let metadata = json!({ TOPIC_ID_KEY: self.topic.id.to_string() });
-        let config = json!({ "name": STREAM, "subjects": [SUBJECT], "metadata": metadata });
+        let replicas = self.topic.partitions[0].replicas;
+        let config = json!({ "name": STREAM, "subjects": [SUBJECT], "metadata": metadata, "num_replicas": replicas });
         self.store.stream_create(&config, Instant::now()).expect("created");
     }
 
@@ -91,6 +97,8 @@ impl World {
             logger: slog::Logger::root(slog::Discard, slog::o!()),
             process: Uuid::random().to_string(),
             replicas: 1,
+            // Tests run in one thread, where nobody gives back what another one waits for.
+            tail_held_max: Duration::ZERO,
             on_missing: Box::new(|_| ()),
         });
         let log = logs.partition(&self.topic, 0).expect("there is one");

@@ -1,6 +1,6 @@
 //! What a healthy server does not show. Each fault is asked for by name; `Chaos` draws them from a seed.
 
-use super::{MemoryStore, State, subject};
+use super::{MemoryStore, State, Stream, subject};
 use crate::store::{PubAck, Publish, PublishDone, Sequence, StoreError, StoreResult};
 use bytes::Bytes;
 use std::collections::{HashSet, VecDeque};
@@ -55,6 +55,9 @@ pub struct Chaos {
     pub unavailable_permille: u64,
     /// Of direct reads: they miss the newest message.
     pub lagging_permille: u64,
+    /// Of what leaders are asked about streams with more than one replica: a server that is no leader any more, or not
+    /// yet, does not know the newest message.
+    pub stale_leader_permille: u64,
 }
 
 #[derive(Default)]
@@ -67,6 +70,7 @@ pub(super) struct Faults {
     pub(super) held: Vec<(PublishDone, StoreResult<PubAck>)>,
     stalled: Vec<Publish>,
     direct_lag: usize,
+    leader_lag: usize,
     pub(super) core_dropped: bool,
     pub(super) silent: HashSet<String>,
     chaos: Option<(Chaos, Dice)>,
@@ -133,6 +137,11 @@ impl MemoryStore {
     /// Direct reads miss the newest `messages` of every stream; leader reads do not.
     pub fn set_direct_lag(&self, messages: usize) {
         self.lock().faults.direct_lag = messages;
+    }
+
+    /// Who takes itself for the leader of a replicated stream does not know the newest `messages`.
+    pub fn set_leader_lag(&self, messages: usize) {
+        self.lock().faults.leader_lag = messages;
     }
 
     /// Core messages and advisories are lost.
@@ -214,6 +223,18 @@ impl State {
             None => false,
         };
         self.faults.direct_lag.max(usize::from(by_chance))
+    }
+
+    /// How many of a stream's newest messages who takes itself for its leader does not know.
+    pub(super) fn leader_lag(&mut self, stream: &str) -> usize {
+        if !self.streams.get(stream).is_some_and(Stream::is_replicated) {
+            return 0;
+        }
+        let by_chance = match &mut self.faults.chaos {
+            Some((chaos, dice)) => dice.roll(1000) < chaos.stale_leader_permille,
+            None => false,
+        };
+        self.faults.leader_lag.max(usize::from(by_chance))
     }
 
     /// Under chaos, decides what is proposed during one call of four.

@@ -97,6 +97,21 @@ impl Stream {
         }
     }
 
+    /// As `info`, from who does not know the newest `lag` messages.
+    pub fn old_info(&self, lag: usize) -> StreamInfo {
+        let mut info = self.info();
+        let end = self.seen_end(lag);
+        if end <= self.last {
+            info.state.last = Sequence(end.saturating_sub(1).max(info.state.first.0.saturating_sub(1)));
+            info.state.messages = info.state.messages.saturating_sub(lag as u64);
+        }
+        info
+    }
+
+    pub fn is_replicated(&self) -> bool {
+        self.config.get("num_replicas").and_then(Value::as_u64).is_some_and(|replicas| replicas > 1)
+    }
+
     /// Guards count what is proposed as if it were stored: the leader has given those sequences away.
     pub fn check_guards(&self, message: &Publish) -> StoreResult<()> {
         let tail = self.last + self.proposed.len() as u64;

@@ -361,6 +361,7 @@ fn chaos_is_repeatable_and_survivable() {
             proposed_permille: 150,
             unavailable_permille: 100,
             lagging_permille: 300,
+            stale_leader_permille: 0,
         }));
         for (tail, text) in (0..).zip(TEXTS) {
             while leader_at(&store, tail + 1).is_err() {

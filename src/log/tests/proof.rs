@@ -1,0 +1,61 @@
+//! Leaders of replicated streams that do not know yet what is committed.
+
+use super::*;
+use crate::protocol::error_code::ErrorCode;
+
+const GAP: Result<i64, LogError> = Err(LogError::Refused(ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER));
+
+/// Two gateways on a replicated stream that hear nothing of each other, and what the second appended is not known to
+/// whoever answers for the leader.
+fn behind() -> (World, Gateway, Gateway) {
+    let world = World::replicated(3);
+    let (one, two) = (world.gateway(), world.gateway());
+    assert_eq!(one.append(idempotent(9, 0, 1)), Ok(0));
+    assert_eq!(two.end(), 1);
+    world.store.drop_core_messages(true);
+    assert_eq!(two.append(idempotent(9, 1, 1)), Ok(1));
+    world.store.set_leader_lag(1);
+    (world, one, two)
+}
+
+#[test]
+fn a_gap_is_not_told_while_the_end_is_old_news() {
+    let (world, one, _) = behind();
+    let pending = one.begin(idempotent(9, 2, 1));
+    one.sleep(Duration::from_secs(5));
+    assert!(!pending.is_complete(), "{:?}", pending.take_one());
+    world.store.set_leader_lag(0);
+    assert_eq!(one.settle(&pending).map(|appended| appended.base_offset), Ok(2));
+}
+
+#[test]
+fn an_offset_is_not_told_to_be_out_of_range_while_the_end_is_old_news() {
+    let (world, one, _) = behind();
+    let told = one.read(2, 1_000);
+    assert!(matches!(told, Err(LogError::Store(_))), "{told:?}");
+    world.store.set_leader_lag(0);
+    one.sleep(Duration::from_secs(2));
+    assert_eq!(one.read(2, 1_000), Ok(Vec::new()));
+}
+
+#[test]
+fn a_gap_and_an_offset_out_of_range_are_told_once_that_is_sure() {
+    let (world, one, two) = behind();
+    world.store.set_leader_lag(0);
+    assert_eq!(one.append(idempotent(9, 5, 1)), GAP);
+    one.sleep(Duration::from_secs(2));
+    assert!(matches!(one.read(7, 1_000), Err(LogError::OutOfRange(view)) if view.high_watermark == 2));
+    assert_eq!(world.messages(), 4, "one message of proof each");
+    assert_eq!(two.append(idempotent(9, 2, 1)), Ok(2));
+    assert_eq!(world.gateway().consume(0, 1_000), [(0, 1), (1, 2), (2, 3)]);
+}
+
+#[test]
+fn old_news_of_a_stream_that_ends_before_the_anchor_skips_no_offsets() {
+    let world = World::replicated(3);
+    let one = world.gateway();
+    (0..3).for_each(|n| assert_eq!(one.append(batch(1)), Ok(n)));
+    one.sleep(Duration::from_secs(5));
+    world.store.set_leader_lag(1);
+    assert_eq!(world.gateway().append(batch(1)), Ok(3));
+}
