@@ -194,3 +194,14 @@ pub const LEASE_VIEW_MAX: Duration = Duration::from_secs(3);
 
 /// Processes without a lease about which is being asked: owners of groups at their takeover.
 pub const LEASE_QUESTIONS_MAX: usize = 10_000;
+
+/// How long a claim on a topic that is being changed lasts if nobody gives it back: what a gateway that was killed costs
+/// the next change of that topic.
+pub const CLAIM_LASTS: Duration = Duration::from_secs(30);
+
+/// How long calls are made under a claim before it is renewed: with one call's time left, and the clocks of gateways a few
+/// seconds apart, before others may take it.
+pub const CLAIM_USED_MAX: Duration = Duration::from_secs(20);
+
+/// Limits of streams that one slow poll sets: at a first start over very many streams the rest waits for the next one.
+pub const BOUNDED_PER_POLL_MAX: usize = 2_000;
