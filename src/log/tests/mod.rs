@@ -1,6 +1,7 @@
 //! The partition log over the store in memory, which shows what a healthy server does not.
 
 mod chaos;
+mod deleted;
 mod faults;
 mod foreign;
 mod lost;
