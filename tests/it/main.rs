@@ -2,6 +2,7 @@
 
 mod clients;
 mod crashes;
+mod deleted_records;
 mod embedded;
 mod examples;
 mod foreign;
@@ -13,7 +14,9 @@ mod hostile;
 mod offsets;
 mod outages;
 mod produce;
+mod retention;
 mod round_trips;
+mod settings;
 mod topics;
 mod two_gateways;
 mod versions;

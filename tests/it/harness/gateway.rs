@@ -12,6 +12,7 @@ const READY: &str = "hanzo-kafka is ready";
 pub struct Gateway {
     pub port: u16,
     arguments: Vec<String>,
+    variables: Vec<(String, String)>,
     process: Option<Process>,
     folder: Folder,
 }
@@ -20,6 +21,16 @@ impl Gateway {
     /// A gateway on `nats`, ready to serve. Groups start at once and topics get one partition, unless `flags` say else.
     pub fn start(nats: &Nats, flags: &[&str]) -> Gateway {
         let mut gateway = Gateway::not_ready(&nats.url(), flags);
+        gateway.wait_ready();
+        gateway
+    }
+
+    /// With environment variables.
+    pub fn with_variables(nats: &Nats, variables: &[(&str, &str)], flags: &[&str]) -> Gateway {
+        let mut gateway = Gateway::not_started(flags);
+        gateway.arguments.extend(["--pubsub-url".to_owned(), nats.url()]);
+        gateway.variables.extend(variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
+        gateway.spawn();
         gateway.wait_ready();
         gateway
     }
@@ -62,12 +73,13 @@ impl Gateway {
         if !flags.iter().any(|flag| flag.starts_with("--advertise")) {
             arguments.push(format!("--advertise=127.0.0.1:{port}"));
         }
-        Gateway { port, arguments, process: None, folder: Folder::new("gateway") }
+        Gateway { port, arguments, variables: Vec::new(), process: None, folder: Folder::new("gateway") }
     }
 
     fn spawn(&mut self) {
         let mut command = Command::new(env!("CARGO_BIN_EXE_hanzo-kafka"));
         command.args(&self.arguments).stdout(Stdio::piped()).env("RUST_BACKTRACE", "1");
+        command.envs(self.variables.iter().cloned());
         self.process = Some(Process::start(command, &self.log()));
     }
 
@@ -101,6 +113,11 @@ impl Gateway {
     /// Whether it was started and neither killed nor terminated since.
     pub fn is_running(&self) -> bool {
         self.process.is_some()
+    }
+
+    /// Whether it has written this text to its log.
+    pub fn logged(&self, text: &str) -> bool {
+        self.process.as_ref().is_some_and(|process| process.logged(text))
     }
 
     pub fn bootstrap(&self) -> String {
