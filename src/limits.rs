@@ -252,3 +252,14 @@ pub const BROWSED_NAME_BYTES_MAX: usize = 1024;
 pub const BROWSED_READ_BYTES: usize = 1024 * 1024;
 pub const BROWSED_READS_MAX: usize = 16;
 pub const BROWSED_INFLATED_BYTES_MAX: usize = 32 * 1024 * 1024;
+
+/// How long a claim on a topic that is being changed lasts if nobody gives it back: what a gateway that was killed costs
+/// the next change of that topic.
+pub const CLAIM_LASTS: Duration = Duration::from_secs(30);
+
+/// How long calls are made under a claim before it is renewed: with one call's time left, and the clocks of gateways a few
+/// seconds apart, before others may take it.
+pub const CLAIM_USED_MAX: Duration = Duration::from_secs(20);
+
+/// Limits of streams that one slow poll sets: at a first start over very many streams the rest waits for the next one.
+pub const BOUNDED_PER_POLL_MAX: usize = 2_000;

@@ -7,10 +7,12 @@
 //! removes it once it is too old to be under construction.
 
 use super::memory::Found;
+use super::room::Asked;
 use super::streams::{self, CREATION_MS_MAX, PARTITIONS_MAX, Plan, Standing};
 use super::{Catalog, LOOK_TIMEOUT, Topic, names, settings};
 use crate::store::{Sequence, StoreError, StoreResult, StreamInfo};
 use crate::wire::Uuid;
+use serde_json::Value;
 use slog::{debug, info, warn};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -140,6 +142,8 @@ impl Catalog {
             return Err(DeleteTopicError::Unknown);
         }
         let _turn = self.take_turn(name, deadline).map_err(fault)?;
+        // Who changes it now must not meet another topic of that name.
+        let _claim = self.claim(name, deadline).map_err(fault)?;
         let topic = match self.look(name).map_err(fault)? {
             Some(topic) if id.is_none_or(|id| id == topic.id) => topic,
             _ => return Err(DeleteTopicError::Unknown),
@@ -166,7 +170,7 @@ impl Catalog {
         for partition in (0..plan.partitions).rev() {
             let made = match partition + 1 == plan.partitions {
                 true => self.make_first_stream(plan, deadline),
-                false => self.make_stream(plan, partition, deadline),
+                false => self.make_stream(&|first| plan.config(partition, first, &self.defaults()), deadline),
             };
             match made {
                 Ok(()) => {}
@@ -191,7 +195,8 @@ impl Catalog {
         let patience = deadline.min(self.clock.now().mono + PEERS_WAIT_MAX);
         let mut pause = PEERS_PAUSE_MIN;
         loop {
-            let made = self.make_stream(plan, plan.partitions - 1, deadline);
+            let config = |first| plan.config(plan.partitions - 1, first, &self.defaults());
+            let made = self.make_stream(&config, deadline);
             if !matches!(made, Err(StoreError::NoPeers(_))) || self.clock.now().mono + pause >= patience {
                 return made;
             }
@@ -200,11 +205,11 @@ impl Catalog {
         }
     }
 
-    /// Makes one stream and moves it to a sequence range of its own.
-    fn make_stream(&self, plan: &Plan, partition: usize, deadline: Instant) -> StoreResult<()> {
+    /// Makes one stream and moves it to a sequence range of its own, whose beginning its configuration tells.
+    pub(super) fn make_stream(&self, config: &dyn Fn(Sequence) -> Value, deadline: Instant) -> StoreResult<()> {
         let limit = deadline.min(self.clock.now().mono + STREAM_TIMEOUT);
         let first = random_first();
-        let config = plan.config(partition, first, &self.defaults());
+        let config = config(first);
         let made: StreamInfo = self.persist(limit, |call| self.store.stream_create(&config, call))?;
         if made.state.messages == 0 && made.state.last.next() == first {
             // An attempt whose answer was lost has moved it.
@@ -259,7 +264,7 @@ impl Catalog {
 
     /// Removes a partition's stream if it belongs to the topic with this id. Nothing guards the deletion itself, so the
     /// look is made right before.
-    fn remove_stream(&self, name: &str, partition: usize, id: Uuid, deadline: Instant) -> StoreResult<()> {
+    pub(super) fn remove_stream(&self, name: &str, partition: usize, id: Uuid, deadline: Instant) -> StoreResult<()> {
         let stream = names::stream(name, partition);
         self.persist(deadline, |call| match self.store.stream_info(&stream, call) {
             Ok(info) => match streams::read(&info) {
@@ -302,7 +307,7 @@ impl Catalog {
     }
 
     /// Repeats a call that gets no answer.
-    fn persist<T>(&self, deadline: Instant, call: impl Fn(Instant) -> StoreResult<T>) -> StoreResult<T> {
+    pub(super) fn persist<T>(&self, deadline: Instant, call: impl Fn(Instant) -> StoreResult<T>) -> StoreResult<T> {
         let mut outcome = Err(StoreError::NoAnswer);
         for _ in 0..TRIES {
             let now = self.clock.now().mono;
@@ -321,29 +326,18 @@ impl Catalog {
     fn creation_error(&self, plan: &Plan, error: StoreError) -> CreateTopicError {
         /// Replicas are asked of a server that is no cluster.
         const REPLICAS_NOT_SUPPORTED: u32 = 10074;
-        /// Too many streams, no room in memory, or no limits set for the account.
-        const LIMITS: [u32; 3] = [10027, 10028, 10120];
+        let bytes = streams::max_bytes(&settings::resolve(plan.given.clone(), &self.defaults()), &self.defaults());
+        let asked = Asked { partitions: plan.partitions, bytes, replicas: plan.replicas };
         match error {
             // Too few servers, or too few that are there; where it is the disk, the server adds that.
             StoreError::NoSpace(text) if text.starts_with("no suitable peers") && !text.contains("insufficient") => {
                 CreateTopicError::InvalidReplication(format!("The store cannot place the replicas: {text}"))
             }
-            StoreError::NoSpace(text) => CreateTopicError::NoRoom(self.no_room(plan, &text)),
             StoreError::Refused { code: REPLICAS_NOT_SUPPORTED, text } => CreateTopicError::InvalidReplication(text),
-            StoreError::Refused { code, text } if LIMITS.contains(&code) => CreateTopicError::NoRoom(text),
-            error => CreateTopicError::Store(error),
-        }
-    }
-
-    /// What a topic asks for that the store does not have.
-    fn no_room(&self, plan: &Plan, text: &str) -> String {
-        let Plan { partitions, replicas, .. } = plan;
-        match plan.config(0, Sequence(0), &self.defaults())["max_bytes"].as_i64() {
-            Some(bytes @ 1..) => format!(
-                "The store has no room for this topic. JetStream sets retention.bytes aside for each partition: \
-                 {partitions} of {bytes} bytes, on {replicas} server(s) each. It says: {text}."
-            ),
-            _ => format!("The store has no room for this topic: {text}."),
+            error => match self.no_room(&error, &asked) {
+                Some(text) => CreateTopicError::NoRoom(text),
+                None => CreateTopicError::Store(error),
+            },
         }
     }
 
@@ -361,7 +355,7 @@ impl Catalog {
     }
 
     /// Waits until nobody in this process changes this name; `Busy` when the time is up.
-    fn take_turn(&self, name: &str, deadline: Instant) -> StoreResult<Turn<'_>> {
+    pub(super) fn take_turn(&self, name: &str, deadline: Instant) -> StoreResult<Turn<'_>> {
         let patience = deadline.saturating_duration_since(self.clock.now().mono);
         let changing = self.changing.lock().expect("no holder panics");
         let wait = self.changed.wait_timeout_while(changing, patience, |changing| changing.contains(name));
@@ -375,7 +369,7 @@ impl Catalog {
 }
 
 /// The right to change a name.
-struct Turn<'a> {
+pub(super) struct Turn<'a> {
     catalog: &'a Catalog,
     name: String,
 }

@@ -4,21 +4,29 @@
 //! memory and learns of changes in three ways: JetStream's advisories, a slow poll, and a look at the store before an
 //! unknown topic is refused.
 
+mod alter;
+mod bounds;
 mod change;
+mod claim;
 mod flight;
+mod grow;
 mod memory;
 pub mod names;
+mod room;
 pub mod settings;
 mod streams;
 
+pub use alter::{AlterTopicError, Alteration};
 pub use change::{CreateTopicError, DeleteTopicError, NewTopic};
 pub use streams::PARTITIONS_MAX;
 
 use crate::clock::Clock;
 use crate::config::{Config, Limit};
+use crate::records::compression::{Compression, Packing};
 use crate::store::{Sequence, ServerInfo, Store, StoreError, StoreResult};
 use crate::tasks::Tasks;
 use crate::wire::Uuid;
+use bounds::Neglected;
 use flight::Flights;
 use memory::{Found, Memory};
 use slog::{Logger, debug, warn};
@@ -62,6 +70,10 @@ pub struct TopicSettings {
     pub timestamp_after_ms_max: i64,
     /// `cleanup.policy` contains compact: keys must not be null.
     pub compacted: bool,
+    /// `cleanup.policy` does not contain delete: nothing goes by itself, nor when a client asks.
+    pub never_deleted: bool,
+    /// What batches in another codec are compressed to (`compression.type`).
+    pub packing: Option<Packing>,
     /// How long records are kept, in milliseconds since they were stored; -1: for ever.
     pub retention_ms: i64,
     /// What a partition may hold, in bytes; -1: no limit.
@@ -71,7 +83,7 @@ pub struct TopicSettings {
 impl TopicSettings {
     /// Whether the topic's `compression.type` asks for zstd, which clients before KIP-110 cannot read.
     pub fn is_zstd(&self) -> bool {
-        self.given.get("compression.type").is_some_and(|codec| codec == "zstd")
+        self.packing.is_some_and(|packing| packing.codec == Compression::Zstd)
     }
 }
 
@@ -84,6 +96,8 @@ impl Default for TopicSettings {
             timestamp_before_ms_max: i64::MAX,
             timestamp_after_ms_max: 3_600_000,
             compacted: false,
+            never_deleted: false,
+            packing: None,
             retention_ms: -1,
             retention_bytes: -1,
         }
@@ -202,6 +216,8 @@ pub struct Catalog {
     refresh_listeners: RwLock<Vec<RefreshListener>>,
     /// Advisories arrive, so absence may be believed for a while.
     subscribed: AtomicBool,
+    /// Topics whose streams lack limits.
+    neglected: Mutex<Neglected>,
 }
 
 impl Catalog {
@@ -225,6 +241,7 @@ impl Catalog {
             delete_listeners: RwLock::new(Vec::new()),
             refresh_listeners: RwLock::new(Vec::new()),
             subscribed: AtomicBool::new(false),
+            neglected: Mutex::default(),
         })
     }
 
@@ -378,6 +395,7 @@ impl Catalog {
         if let Err(error) = self.refresh() {
             debug!(self.logger, "the store could not be listed"; "error" => %error);
         }
+        self.look_after_limits();
         let catalog = Arc::downgrade(&self);
         let next = tasks.clone();
         tasks.spawn_at(
@@ -524,15 +542,17 @@ impl Catalog {
         }
         let silent = by_stem(&listing.silent);
         by_name.values_mut().for_each(|parts| add_silent(parts, &silent));
-        let mut whole = HashSet::new();
-        for (name, parts) in &by_name {
-            if let Standing::Whole(known) = self.assemble(parts) {
-                self.adopt(&known, parts);
+        let (mut whole, mut assembled) = (HashSet::new(), Vec::new());
+        let names: Vec<String> = by_name.keys().cloned().collect();
+        for (name, parts) in by_name {
+            if let Standing::Whole(known) = self.assemble(&parts) {
+                self.adopt(&known, &parts);
                 whole.insert(name.clone());
-                self.take_in(name, Found::Whole(known), began);
+                assembled.push((parts, known.topic.clone()));
+                self.take_in(&name, Found::Whole(known), began);
             }
         }
-        let partly = by_name.keys().filter(|name| !before.contains(*name));
+        let partly = names.iter().filter(|name| !before.contains(*name));
         let mut failures = 0;
         let unclear = |name: &&String| !whole.contains(*name) && !silent.contains_key(names::stem(name).as_str());
         for name in before.iter().chain(partly).filter(unclear) {
@@ -554,6 +574,7 @@ impl Catalog {
         for listener in self.refresh_listeners.read().expect("no holder panics").iter() {
             listener(&sightings);
         }
+        self.note_limits(&assembled);
         Ok(())
     }
 
@@ -565,12 +586,14 @@ impl Catalog {
             return;
         }
         // Partition 0 last: it alone says how many partitions there are.
-        for part in parts.values().rev().filter(|part| part.id.is_none()) {
-            if part.partition >= known.topic.partitions.len() {
-                continue;
-            }
-            let config = part.adopted(&known.topic);
-            if let Err(error) = self.store.stream_update(&config, now.mono + LOOK_TIMEOUT) {
+        let topic = &known.topic;
+        let Ok(mut claim) = self.try_claim(&topic.name, now.mono + LOOK_TIMEOUT) else { return };
+        for part in parts.range(..topic.partitions.len()).rev().map(|(_, part)| part).filter(|part| part.id.is_none()) {
+            let written = self.part(&topic.name, None, part.partition, &mut claim).and_then(|found| match found.id {
+                None => self.update(&found.adopted(topic), &mut claim),
+                Some(_) => Ok(()),
+            });
+            if let Err(error) = written {
                 debug!(self.logger, "no metadata written"; "stream" => &part.stream, "error" => %error);
                 return;
             }

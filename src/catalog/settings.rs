@@ -1,6 +1,12 @@
 //! The settings a topic can be given: Kafka's names, types, defaults and bounds (Kafka 4, `LogConfig`).
 
+mod table;
+
+pub use table::SETTINGS;
+
 use super::{CatalogDefaults, TopicSettings};
+use crate::records::compression::{Compression, Packing};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 /// One topic setting.
@@ -8,7 +14,7 @@ pub struct Setting {
     pub name: &'static str,
     pub kind: Kind,
     /// Kafka's default; `default_value` knows those that depend on this gateway.
-    default: &'static str,
+    pub(super) default: &'static str,
     /// The broker setting that is the default of this one, if Kafka names one.
     pub broker_name: Option<&'static str>,
     bounds: Bounds,
@@ -21,9 +27,12 @@ pub enum Kind {
     Boolean,
     String,
     Int,
+    Short,
     Long,
     Double,
     List,
+    Class,
+    Password,
 }
 
 impl Kind {
@@ -33,9 +42,12 @@ impl Kind {
             Kind::Boolean => 1,
             Kind::String => 2,
             Kind::Int => 3,
+            Kind::Short => 4,
             Kind::Long => 5,
             Kind::Double => 6,
             Kind::List => 7,
+            Kind::Class => 8,
+            Kind::Password => 9,
         }
     }
 
@@ -44,9 +56,12 @@ impl Kind {
             Kind::Boolean => "BOOLEAN",
             Kind::String => "STRING",
             Kind::Int => "INT",
+            Kind::Short => "SHORT",
             Kind::Long => "LONG",
             Kind::Double => "DOUBLE",
             Kind::List => "LIST",
+            Kind::Class => "CLASS",
+            Kind::Password => "PASSWORD",
         }
     }
 }
@@ -71,7 +86,13 @@ pub fn find(name: &str) -> Option<&'static Setting> {
 
 /// What is wrong with the settings given for a topic, if anything is: an unknown name, a value out of bounds, a conflict.
 pub fn fault(given: &BTreeMap<String, String>) -> Option<String> {
-    for (name, value) in given {
+    fault_after(&BTreeMap::new(), given)
+}
+
+/// As `fault`, for settings that stood as `before`: what is left as it was is not judged again. A newer gateway may have
+/// written what is not known here.
+pub fn fault_after(before: &BTreeMap<String, String>, given: &BTreeMap<String, String>) -> Option<String> {
+    for (name, value) in given.iter().filter(|(name, value)| before.get(*name) != Some(*value)) {
         let Some(setting) = find(name) else {
             return Some(format!("Unknown topic config name: {name}"));
         };
@@ -90,6 +111,52 @@ pub fn fault(given: &BTreeMap<String, String>) -> Option<String> {
     None
 }
 
+/// What is done to one setting (KIP-339).
+#[derive(Clone, Debug, PartialEq)]
+pub enum Change {
+    Set(String),
+    /// Back to the default.
+    Delete,
+    /// Adds items to a list.
+    Append(String),
+    /// Takes items from a list.
+    Subtract(String),
+}
+
+/// The settings after some changes, unchecked but for this: only lists are appended to and subtracted from.
+pub fn altered(
+    given: &BTreeMap<String, String>,
+    changes: &[(String, Change)],
+    defaults: &CatalogDefaults,
+) -> Result<BTreeMap<String, String>, String> {
+    let mut after = given.clone();
+    for (name, change) in changes {
+        let items = |what: &str| match find(name).filter(|setting| setting.kind == Kind::List) {
+            Some(setting) => Ok(after.get(name).cloned().unwrap_or_else(|| setting.default_value(defaults))),
+            None => Err(format!("Can't {what} to key {name} because its type is not LIST.")),
+        };
+        let value = match change {
+            Change::Set(value) => Some(value.clone()),
+            Change::Delete => None,
+            Change::Append(added) => {
+                let items = items("APPEND")?;
+                let fresh = list(added).filter(|item| !list(&items).any(|known| known == *item));
+                Some(list(&items).chain(fresh).collect::<Vec<_>>().join(","))
+            }
+            Change::Subtract(taken) => {
+                let items = items("SUBTRACT")?;
+                let left = list(&items).filter(|item| !list(taken).any(|gone| gone == *item));
+                Some(left.collect::<Vec<_>>().join(","))
+            }
+        };
+        match value {
+            Some(value) => after.insert(name.clone(), value),
+            None => after.remove(name),
+        };
+    }
+    Ok(after)
+}
+
 impl Setting {
     fn fault(&self, value: &str) -> Option<String> {
         let text = value.trim();
@@ -99,13 +166,14 @@ impl Setting {
                 return (!known).then(|| "Expected value to be either true or false".to_owned());
             }
             Kind::Int => text.parse::<i32>().ok().map(i64::from),
+            Kind::Short => text.parse::<i16>().ok().map(i64::from),
             Kind::Long => text.parse::<i64>().ok(),
             Kind::Double => {
                 let ratio = text.parse::<f64>().ok();
                 let good = ratio.is_some_and(|r| !matches!(self.bounds, Bounds::Ratio) || (0.0..=1.0).contains(&r));
                 return (!good).then(|| "Expected a number from 0 to 1".to_owned());
             }
-            Kind::String | Kind::List => return self.text_fault(text),
+            Kind::String | Kind::List | Kind::Class | Kind::Password => return self.text_fault(text),
         };
         let Some(number) = number else {
             return Some(format!("Not a number of type {}", self.kind.name()));
@@ -149,6 +217,28 @@ impl Setting {
             _ => self.default.to_owned(),
         }
     }
+
+    /// A given value as DescribeConfigs tells it: read and written again, as Kafka does.
+    pub fn shown<'a>(&self, value: &'a str) -> Cow<'a, str> {
+        match self.kind {
+            Kind::List => {
+                let mut items: Vec<&str> = Vec::new();
+                list(value).for_each(|item| {
+                    if !items.contains(&item) {
+                        items.push(item);
+                    }
+                });
+                Cow::Owned(items.join(","))
+            }
+            Kind::Boolean => Cow::Owned(value.trim().to_ascii_lowercase()),
+            _ => Cow::Borrowed(value.trim()),
+        }
+    }
+
+    /// Whether Kafka's broker setting behind this one has a default of its own to show.
+    pub fn has_broker_default(&self) -> bool {
+        !matches!(self.name, "flush.ms" | "retention.ms" | "segment.jitter.ms" | "segment.ms")
+    }
 }
 
 /// The settings that the gateway acts on, with what is given in front of the defaults. What does not parse (a foreign
@@ -158,7 +248,7 @@ pub fn resolve(given: BTreeMap<String, String>, defaults: &CatalogDefaults) -> T
     let number = |name: &str, default: i64| text(name).and_then(|value| value.parse().ok()).unwrap_or(default);
     let policy = text("cleanup.policy").unwrap_or("delete");
     let compacted = list(policy).any(|item| item == "compact");
-    let deleted = !compacted || list(policy).any(|item| item == "delete");
+    let deleted = list(policy).any(|item| item == "delete");
     let carried = defaults.message_bytes_max();
     let asked = text("max.message.bytes").and_then(|value| value.parse::<usize>().ok());
     let limit = |name: &str, default: i64| match number(name, default) {
@@ -172,289 +262,31 @@ pub fn resolve(given: BTreeMap<String, String>, defaults: &CatalogDefaults) -> T
         timestamp_before_ms_max: number("message.timestamp.before.max.ms", i64::MAX),
         timestamp_after_ms_max: number("message.timestamp.after.max.ms", 3_600_000),
         compacted,
+        never_deleted: !deleted,
+        packing: packing(&given),
         retention_ms: limit("retention.ms", defaults.retention_ms),
         retention_bytes: limit("retention.bytes", defaults.retention_bytes),
         given,
     }
 }
 
+/// How batches are to be compressed; `None`: as their producers did.
+fn packing(given: &BTreeMap<String, String>) -> Option<Packing> {
+    let level = |name: &str| given.get(name).and_then(|value| value.trim().parse().ok());
+    let (codec, level) = match given.get("compression.type")?.trim() {
+        "uncompressed" => (Compression::None, None),
+        "gzip" => (Compression::Gzip, level("compression.gzip.level")),
+        "snappy" => (Compression::Snappy, None),
+        "lz4" => (Compression::Lz4, level("compression.lz4.level")),
+        "zstd" => (Compression::Zstd, level("compression.zstd.level")),
+        _ => return None,
+    };
+    Some(Packing { codec, level })
+}
+
 fn list(text: &str) -> impl Iterator<Item = &str> {
     text.split(',').map(str::trim).filter(|item| !item.is_empty())
 }
-
-const CODECS: &[&str] = &["uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"];
-
-/// All of Kafka 4's topic settings, in the order of their names.
-pub const SETTINGS: &[Setting] = &[
-    Setting {
-        name: "cleanup.policy",
-        kind: Kind::List,
-        default: "delete",
-        broker_name: Some("log.cleanup.policy"),
-        bounds: Bounds::EachOf(&["compact", "delete"]),
-        documentation: "What becomes of old records: `delete` drops them by age and size, `compact` keeps at least the \
-            newest record of each key. Both may be given.",
-    },
-    Setting {
-        name: "compression.gzip.level",
-        kind: Kind::Int,
-        default: "-1",
-        broker_name: Some("compression.gzip.level"),
-        bounds: Bounds::WithinNotZero(-1, 9),
-        documentation: "The level used where compression.type is gzip.",
-    },
-    Setting {
-        name: "compression.lz4.level",
-        kind: Kind::Int,
-        default: "9",
-        broker_name: Some("compression.lz4.level"),
-        bounds: Bounds::Within(1, 17),
-        documentation: "The level used where compression.type is lz4.",
-    },
-    Setting {
-        name: "compression.type",
-        kind: Kind::String,
-        default: "producer",
-        broker_name: Some("compression.type"),
-        bounds: Bounds::OneOf(CODECS),
-        documentation: "The codec of stored batches; `producer` keeps each as its producer sent it, which this gateway \
-            always does.",
-    },
-    Setting {
-        name: "compression.zstd.level",
-        kind: Kind::Int,
-        default: "3",
-        broker_name: Some("compression.zstd.level"),
-        bounds: Bounds::Within(-131_072, 22),
-        documentation: "The level used where compression.type is zstd.",
-    },
-    Setting {
-        name: "delete.retention.ms",
-        kind: Kind::Long,
-        default: "86400000",
-        broker_name: Some("log.cleaner.delete.retention.ms"),
-        bounds: Bounds::AtLeast(0),
-        documentation: "How long a compacted topic keeps the tombstone of a deleted key, in milliseconds.",
-    },
-    Setting {
-        name: "file.delete.delay.ms",
-        kind: Kind::Long,
-        default: "60000",
-        broker_name: Some("log.segment.delete.delay.ms"),
-        bounds: Bounds::AtLeast(0),
-        documentation: "How long Kafka waits before it removes a file. Stored and shown; JetStream has its own way.",
-    },
-    Setting {
-        name: "flush.messages",
-        kind: Kind::Long,
-        default: "9223372036854775807",
-        broker_name: Some("log.flush.interval.messages"),
-        bounds: Bounds::AtLeast(1),
-        documentation: "Records between forced writes to disk. Stored and shown; see the server's sync_interval.",
-    },
-    Setting {
-        name: "flush.ms",
-        kind: Kind::Long,
-        default: "9223372036854775807",
-        broker_name: Some("log.flush.interval.ms"),
-        bounds: Bounds::AtLeast(0),
-        documentation: "Milliseconds between forced writes to disk. Stored and shown; see the server's sync_interval.",
-    },
-    Setting {
-        name: "follower.replication.throttled.replicas",
-        kind: Kind::List,
-        default: "",
-        broker_name: None,
-        bounds: Bounds::Replicas,
-        documentation: "Replicas whose catching up is throttled on the follower's side. Stored and shown.",
-    },
-    Setting {
-        name: "index.interval.bytes",
-        kind: Kind::Int,
-        default: "4096",
-        broker_name: Some("log.index.interval.bytes"),
-        bounds: Bounds::AtLeast(0),
-        documentation: "Bytes between two entries of a segment's index. Stored and shown.",
-    },
-    Setting {
-        name: "leader.replication.throttled.replicas",
-        kind: Kind::List,
-        default: "",
-        broker_name: None,
-        bounds: Bounds::Replicas,
-        documentation: "Replicas whose catching up is throttled on the leader's side. Stored and shown.",
-    },
-    Setting {
-        name: "local.retention.bytes",
-        kind: Kind::Long,
-        default: "-2",
-        broker_name: Some("log.local.retention.bytes"),
-        bounds: Bounds::AtLeast(-2),
-        documentation: "With tiered storage: bytes kept locally. Stored and shown.",
-    },
-    Setting {
-        name: "local.retention.ms",
-        kind: Kind::Long,
-        default: "-2",
-        broker_name: Some("log.local.retention.ms"),
-        bounds: Bounds::AtLeast(-2),
-        documentation: "With tiered storage: milliseconds for which records are kept locally. Stored and shown.",
-    },
-    Setting {
-        name: "max.compaction.lag.ms",
-        kind: Kind::Long,
-        default: "9223372036854775807",
-        broker_name: Some("log.cleaner.max.compaction.lag.ms"),
-        bounds: Bounds::AtLeast(1),
-        documentation: "How long a record of a compacted topic may stay uncompacted, in milliseconds.",
-    },
-    Setting {
-        name: "max.message.bytes",
-        kind: Kind::Int,
-        default: "1048588",
-        broker_name: Some("message.max.bytes"),
-        bounds: Bounds::AtLeast(0),
-        documentation: "The largest batch taken, in bytes, after compression. The server's max_payload bounds it too.",
-    },
-    Setting {
-        name: "message.timestamp.after.max.ms",
-        kind: Kind::Long,
-        default: "3600000",
-        broker_name: Some("log.message.timestamp.after.max.ms"),
-        bounds: Bounds::AtLeast(0),
-        documentation: "How far a record's timestamp may lie ahead of the broker's clock, in milliseconds.",
-    },
-    Setting {
-        name: "message.timestamp.before.max.ms",
-        kind: Kind::Long,
-        default: "9223372036854775807",
-        broker_name: Some("log.message.timestamp.before.max.ms"),
-        bounds: Bounds::AtLeast(0),
-        documentation: "How far a record's timestamp may lie behind the broker's clock, in milliseconds.",
-    },
-    Setting {
-        name: "message.timestamp.type",
-        kind: Kind::String,
-        default: "CreateTime",
-        broker_name: Some("log.message.timestamp.type"),
-        bounds: Bounds::OneOf(&["CreateTime", "LogAppendTime"]),
-        documentation: "Whose clock stamps records: the producer's (CreateTime) or the broker's (LogAppendTime).",
-    },
-    Setting {
-        name: "min.cleanable.dirty.ratio",
-        kind: Kind::Double,
-        default: "0.5",
-        broker_name: Some("log.cleaner.min.cleanable.ratio"),
-        bounds: Bounds::Ratio,
-        documentation: "The share of uncompacted bytes from which a compacted log is compacted again.",
-    },
-    Setting {
-        name: "min.compaction.lag.ms",
-        kind: Kind::Long,
-        default: "0",
-        broker_name: Some("log.cleaner.min.compaction.lag.ms"),
-        bounds: Bounds::AtLeast(0),
-        documentation: "How long a record of a compacted topic stays uncompacted at least, in milliseconds.",
-    },
-    Setting {
-        name: "min.insync.replicas",
-        kind: Kind::Int,
-        default: "1",
-        broker_name: Some("min.insync.replicas"),
-        bounds: Bounds::AtLeast(1),
-        documentation: "Replicas that must hold a record before acks=all succeeds. Stored and shown: JetStream always \
-            asks a majority.",
-    },
-    Setting {
-        name: "preallocate",
-        kind: Kind::Boolean,
-        default: "false",
-        broker_name: Some("log.preallocate"),
-        bounds: Bounds::Any,
-        documentation: "Whether segment files are allocated in full when made. Stored and shown.",
-    },
-    Setting {
-        name: "remote.log.copy.disable",
-        kind: Kind::Boolean,
-        default: "false",
-        broker_name: None,
-        bounds: Bounds::Any,
-        documentation: "With tiered storage: no more copies to the remote tier. Stored and shown.",
-    },
-    Setting {
-        name: "remote.log.delete.on.disable",
-        kind: Kind::Boolean,
-        default: "false",
-        broker_name: None,
-        bounds: Bounds::Any,
-        documentation: "With tiered storage: remote data goes when it is switched off. Stored and shown.",
-    },
-    Setting {
-        name: "remote.storage.enable",
-        kind: Kind::Boolean,
-        default: "false",
-        broker_name: None,
-        bounds: Bounds::Any,
-        documentation: "Tiered storage, which this gateway does not have.",
-    },
-    Setting {
-        name: "retention.bytes",
-        kind: Kind::Long,
-        default: "-1",
-        broker_name: Some("log.retention.bytes"),
-        bounds: Bounds::Any,
-        documentation: "Bytes a partition may hold before its oldest records go, under the `delete` policy; -1: no limit.",
-    },
-    Setting {
-        name: "retention.ms",
-        kind: Kind::Long,
-        default: "604800000",
-        broker_name: Some("log.retention.ms"),
-        bounds: Bounds::AtLeast(-1),
-        documentation: "How long records are kept under the `delete` policy, in milliseconds since they were stored; -1: \
-            no limit.",
-    },
-    Setting {
-        name: "segment.bytes",
-        kind: Kind::Int,
-        default: "1073741824",
-        broker_name: Some("log.segment.bytes"),
-        bounds: Bounds::AtLeast(14),
-        documentation: "The size of a segment file. Stored and shown: records go one by one here, not by the segment.",
-    },
-    Setting {
-        name: "segment.index.bytes",
-        kind: Kind::Int,
-        default: "10485760",
-        broker_name: Some("log.index.size.max.bytes"),
-        bounds: Bounds::AtLeast(4),
-        documentation: "The size of a segment's index. Stored and shown.",
-    },
-    Setting {
-        name: "segment.jitter.ms",
-        kind: Kind::Long,
-        default: "0",
-        broker_name: Some("log.roll.jitter.ms"),
-        bounds: Bounds::AtLeast(0),
-        documentation: "Random time taken off segment.ms. Stored and shown.",
-    },
-    Setting {
-        name: "segment.ms",
-        kind: Kind::Long,
-        default: "604800000",
-        broker_name: Some("log.roll.ms"),
-        bounds: Bounds::AtLeast(1),
-        documentation: "How long a segment is written before the next one begins. Stored and shown.",
-    },
-    Setting {
-        name: "unclean.leader.election.enable",
-        kind: Kind::Boolean,
-        default: "false",
-        broker_name: Some("unclean.leader.election.enable"),
-        bounds: Bounds::Any,
-        documentation: "Whether a replica that lags may lead as a last resort. Stored and shown: JetStream never does.",
-    },
-];
 
 #[cfg(test)]
 mod tests {
@@ -531,6 +363,9 @@ mod tests {
         );
         assert_eq!((settings.retention_ms, settings.max_message_bytes), (77, 1000));
         assert!(settings.append_time);
+        assert_eq!(settings.packing, None);
+        let zstd = resolve(given(&[("compression.type", "zstd"), ("compression.zstd.level", "7")]), &defaults);
+        assert_eq!(zstd.packing, Some(Packing { codec: Compression::Zstd, level: Some(7) }));
         let settings = resolve(given(&[("max.message.bytes", "2000000")]), &defaults);
         assert_eq!(settings.max_message_bytes, 900_000, "the server's max_payload bounds it");
     }
@@ -542,5 +377,52 @@ mod tests {
         assert_eq!((compact.compacted, compact.retention_ms, compact.retention_bytes), (true, -1, -1));
         let both = resolve(given(&[("cleanup.policy", "compact,delete")]), &defaults);
         assert_eq!((both.compacted, both.retention_ms, both.retention_bytes), (true, 5_000, 1_000));
+        let neither = resolve(given(&[("cleanup.policy", "")]), &defaults);
+        assert_eq!((neither.compacted, neither.retention_ms, neither.retention_bytes), (false, -1, -1));
+    }
+
+    #[test]
+    fn changes_follow_each_other() {
+        let defaults = CatalogDefaults::default();
+        let text = str::to_owned;
+        let check = |before: &[(&str, &str)], name: &str, change: Change, expected: Result<Option<&str>, &str>| {
+            let after = altered(&given(before), &[(text(name), change.clone())], &defaults);
+            let value = after.map(|after| after.get(name).cloned());
+            match expected {
+                Ok(expected) => assert_eq!(value, Ok(expected.map(text)), "{name} {change:?}"),
+                Err(part) => assert!(value.is_err_and(|fault| fault.contains(part)), "{name} {change:?}"),
+            }
+        };
+        let policy = "cleanup.policy";
+        check(&[], policy, Change::Append(text("compact")), Ok(Some("delete,compact")));
+        check(&[(policy, "compact")], policy, Change::Append(text("compact")), Ok(Some("compact")));
+        check(&[(policy, "delete,compact")], policy, Change::Subtract(text("delete")), Ok(Some("compact")));
+        check(&[], policy, Change::Subtract(text("delete")), Ok(Some("")));
+        check(&[(policy, "compact")], policy, Change::Delete, Ok(None));
+        check(&[("retention.ms", "5")], "retention.ms", Change::Set(text("6")), Ok(Some("6")));
+        check(&[], "retention.ms", Change::Append(text("6")), Err("retention.ms"));
+        check(&[], "no.such", Change::Subtract(text("6")), Err("no.such"));
+        check(&[], "no.such", Change::Delete, Ok(None));
+    }
+
+    #[test]
+    fn what_stood_there_before_is_not_judged_again() {
+        let before = given(&[("of.a.newer.gateway", "1"), ("retention.ms", "5")]);
+        let mut after = before.clone();
+        after.insert("retention.ms".to_owned(), "6".to_owned());
+        assert_eq!(fault_after(&before, &after), None);
+        after.insert("of.a.newer.gateway".to_owned(), "2".to_owned());
+        assert!(fault_after(&before, &after).is_some_and(|fault| fault.contains("of.a.newer.gateway")));
+    }
+
+    #[test]
+    fn values_are_told_as_they_are_read() {
+        for (name, value, expected) in [
+            ("cleanup.policy", "compact, compact,,delete", "compact,delete"),
+            ("retention.ms", " 5000 ", "5000"),
+            ("preallocate", "TRUE", "true"),
+        ] {
+            assert_eq!(find(name).expect("a setting").shown(value), expected, "{name}");
+        }
     }
 }

@@ -30,6 +30,8 @@ const PARTITIONS: &str = "kafka.partitions";
 /// The sequence that the stream's first message is given at least: a range of this incarnation's own (ADR 8).
 const FIRST: &str = "kafka.first";
 const SETTING: &str = "kafka.config.";
+/// Counts the changes of the topic's limits; where it differs from partition 0's, one was cut short.
+const LIMITS_REVISION: &str = "kafka.limits.revision";
 
 /// What a new topic is to be.
 #[derive(Clone, Debug)]
@@ -54,18 +56,6 @@ impl Plan {
             metadata.insert(format!("{SETTING}{name}"), json!(value));
         }
         let settings = settings::resolve(self.given.clone(), defaults);
-        let max_age_ns = match settings.retention_ms {
-            ms if ms < 0 => 0,
-            ms => ms.max(MAX_AGE_MS_MIN).saturating_mul(1_000_000),
-        };
-        let max_bytes = match settings.retention_bytes {
-            bytes if bytes < 0 => -1,
-            // Room for one message at least, which may carry many batches: Kafka too keeps the segment it writes,
-            // however small the limit.
-            bytes => {
-                bytes.max(i64::try_from(defaults.carried_bytes_max.min(MESSAGE_BYTES_MAX)).unwrap_or(i64::MAX) + 65_536)
-            }
-        };
         json!({
             "name": names::stream(&self.name, partition),
             "subjects": [names::subject(&self.name, partition)],
@@ -77,8 +67,8 @@ impl Plan {
             "max_msgs": -1,
             "max_msgs_per_subject": -1,
             "max_msg_size": -1,
-            "max_age": max_age_ns,
-            "max_bytes": max_bytes,
+            "max_age": max_age_ns(&settings),
+            "max_bytes": max_bytes(&settings, defaults),
             // Never longer than max_age, which the server asks for; nothing is told apart by message id.
             "duplicate_window": MAX_AGE_MS_MIN * 1_000_000,
             "allow_direct": true,
@@ -87,6 +77,77 @@ impl Plan {
             "metadata": metadata,
         })
     }
+}
+
+/// JetStream's `max_age` for these settings.
+pub(super) fn max_age_ns(settings: &super::TopicSettings) -> i64 {
+    match settings.retention_ms {
+        ms if ms < 0 => 0,
+        ms => ms.max(MAX_AGE_MS_MIN).saturating_mul(1_000_000),
+    }
+}
+
+/// JetStream's `max_bytes` for these settings.
+pub(super) fn max_bytes(settings: &super::TopicSettings, defaults: &CatalogDefaults) -> i64 {
+    match settings.retention_bytes {
+        bytes if bytes < 0 => -1,
+        // Room for one message at least, which may carry many batches: Kafka too keeps the segment it writes, however
+        // small the limit.
+        bytes => {
+            let message = defaults.carried_bytes_max.min(MESSAGE_BYTES_MAX);
+            bytes.max(i64::try_from(message).unwrap_or(i64::MAX) + 65_536)
+        }
+    }
+}
+
+/// Limits of a stream that are to be set; `None`: left as they are.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Limits {
+    pub max_age_ns: Option<i64>,
+    pub max_bytes: Option<i64>,
+}
+
+impl Limits {
+    pub fn is_none(&self) -> bool {
+        *self == Limits::default()
+    }
+
+    /// Sets them in a stream's configuration; all else stays as it is.
+    pub fn apply(&self, config: &mut Value) {
+        if let Some(max_age_ns) = self.max_age_ns {
+            config["max_age"] = json!(max_age_ns);
+            // The server refuses a window longer than the age.
+            if max_age_ns > 0 && config["duplicate_window"].as_i64().is_some_and(|window| window > max_age_ns) {
+                config["duplicate_window"] = json!(max_age_ns);
+            }
+        }
+        if let Some(max_bytes) = self.max_bytes {
+            config["max_bytes"] = json!(max_bytes);
+        }
+    }
+
+    /// As `apply`, and numbers the change.
+    pub fn apply_numbered(&self, config: &mut Value, revision: u64) {
+        self.apply(config);
+        metadata_of(config).insert(LIMITS_REVISION.to_owned(), json!(revision.to_string()));
+    }
+}
+
+/// The metadata of a configuration, made if there is none.
+fn metadata_of(config: &mut Value) -> &mut Map<String, Value> {
+    if !config["metadata"].is_object() {
+        config["metadata"] = json!({});
+    }
+    config["metadata"].as_object_mut().expect("just made")
+}
+
+/// Whether two configurations say the same of a topic.
+pub(super) fn same_metadata(one: &Value, other: &Value) -> bool {
+    let ours = |config: &Value| {
+        let map = config["metadata"].as_object().cloned().unwrap_or_default();
+        map.into_iter().filter(|(key, _)| key.starts_with("kafka.")).collect::<Map<_, _>>()
+    };
+    ours(one) == ours(other)
 }
 
 /// One partition as found in the store.
@@ -194,18 +255,65 @@ impl Found {
         PartitionPlace {
             stream: self.stream.clone(),
             subject: names::subject(&self.topic, self.partition),
-            replicas: self.config["num_replicas"].as_u64().and_then(|n| u32::try_from(n).ok()).unwrap_or(1),
+            replicas: self.replicas(),
         }
     }
 
-    fn settings(&self, defaults: &CatalogDefaults) -> super::TopicSettings {
-        let given: BTreeMap<String, String> = match self.config["metadata"].as_object() {
-            Some(map) => map
-                .iter()
-                .filter_map(|(key, value)| Some((key.strip_prefix(SETTING)?.to_owned(), value.as_str()?.to_owned())))
-                .collect(),
-            None => BTreeMap::new(),
-        };
+    pub fn replicas(&self) -> u32 {
+        self.config["num_replicas"].as_u64().and_then(|n| u32::try_from(n).ok()).unwrap_or(1)
+    }
+
+    /// The stream's configuration as the server sent it.
+    pub fn config(&self) -> &Value {
+        &self.config
+    }
+
+    /// How many partitions the topic has, according to this stream.
+    pub fn partition_count(&self) -> Option<usize> {
+        self.partitions
+    }
+
+    /// The settings that the topic was given.
+    pub fn given(&self) -> BTreeMap<String, String> {
+        let map = self.config["metadata"].as_object().into_iter().flatten();
+        map.filter_map(|(key, value)| Some((key.strip_prefix(SETTING)?.to_owned(), value.as_str()?.to_owned())))
+            .collect()
+    }
+
+    /// The configuration with these settings in the place of those given before.
+    pub fn with_given(&self, given: &BTreeMap<String, String>) -> Value {
+        let mut config = self.config.clone();
+        let metadata = metadata_of(&mut config);
+        metadata.retain(|key, _| !key.starts_with(SETTING));
+        metadata.extend(given.iter().map(|(name, value)| (format!("{SETTING}{name}"), json!(value))));
+        config
+    }
+
+    /// The number of the last change of the topic's limits that this stream knows of.
+    pub fn limits_revision(&self) -> u64 {
+        let text = self.config["metadata"][LIMITS_REVISION].as_str();
+        text.and_then(|number| number.parse().ok()).unwrap_or(0)
+    }
+
+    /// The stream's own limits.
+    pub fn limits(&self) -> Limits {
+        Limits {
+            max_age_ns: Some(self.config["max_age"].as_i64().unwrap_or(0)),
+            max_bytes: Some(self.config["max_bytes"].as_i64().unwrap_or(-1)),
+        }
+    }
+
+    /// Nothing bounds this stream: neither age nor bytes nor a count of messages. One that is sealed does not grow.
+    pub fn is_unbounded(&self) -> bool {
+        if self.config["sealed"] == json!(true) {
+            return false;
+        }
+        let bounded = |field: &str| self.config[field].as_i64().is_some_and(|limit| limit > 0);
+        !["max_age", "max_bytes", "max_msgs", "max_msgs_per_subject"].into_iter().any(bounded)
+    }
+
+    pub fn settings(&self, defaults: &CatalogDefaults) -> super::TopicSettings {
+        let given = self.given();
         let mut settings = settings::resolve(given, defaults);
         // The stream knows the limits that hold, also where another gateway's defaults made them.
         if !settings.given.contains_key("retention.ms") {
@@ -222,13 +330,32 @@ impl Found {
     pub fn adopted(&self, topic: &Topic) -> Value {
         let mut config = self.config.clone();
         config["allow_direct"] = json!(true);
-        if !config["metadata"].is_object() {
-            config["metadata"] = json!({});
-        }
-        config["metadata"][TOPIC] = json!(topic.name);
-        config["metadata"][TOPIC_ID_KEY] = json!(topic.id.to_string());
-        config["metadata"][PARTITION] = json!(self.partition.to_string());
-        config["metadata"][PARTITIONS] = json!(topic.partitions.len().to_string());
+        let metadata = metadata_of(&mut config);
+        metadata.insert(TOPIC.to_owned(), json!(topic.name));
+        metadata.insert(TOPIC_ID_KEY.to_owned(), json!(topic.id.to_string()));
+        metadata.insert(PARTITION.to_owned(), json!(self.partition.to_string()));
+        metadata.insert(PARTITIONS.to_owned(), json!(topic.partitions.len().to_string()));
+        config
+    }
+
+    /// The configuration that makes the topic have so many partitions. Of partition 0.
+    pub fn with_partitions(&self, count: usize) -> Value {
+        let mut config = self.config.clone();
+        metadata_of(&mut config).insert(PARTITIONS.to_owned(), json!(count.to_string()));
+        config
+    }
+
+    /// The configuration of a new partition's stream: as this one, which is partition 0's, but for what is its own.
+    pub fn sibling(&self, partition: usize, partitions: usize, first: Sequence) -> Value {
+        let mut config = self.config.clone();
+        config["name"] = json!(names::stream(&self.topic, partition));
+        config["subjects"] = json!([names::subject(&self.topic, partition)]);
+        let metadata = metadata_of(&mut config);
+        // The server's own keys are its to write.
+        metadata.retain(|key, _| !key.starts_with("_nats."));
+        metadata.insert(PARTITION.to_owned(), json!(partition.to_string()));
+        metadata.insert(PARTITIONS.to_owned(), json!(partitions.to_string()));
+        metadata.insert(FIRST.to_owned(), json!(first.0.to_string()));
         config
     }
 }

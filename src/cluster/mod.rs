@@ -8,6 +8,7 @@ mod stored;
 
 pub use lease::{Holder, Lease};
 pub use members::Standing;
+pub use stored::BUCKET;
 
 use crate::clock::Clock;
 use crate::config::Config;

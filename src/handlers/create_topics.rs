@@ -186,7 +186,7 @@ fn result(
 ) -> CreatableTopicResult {
     let configs = topic_entries(settings, defaults).map(|entry| CreatableTopicConfigs {
         name: entry.name.to_owned(),
-        value: Some(entry.value),
+        value: entry.value,
         read_only: false,
         config_source: entry.source,
         is_sensitive: false,

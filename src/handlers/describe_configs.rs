@@ -3,17 +3,22 @@
 //! Behavior:
 //! - A topic shows every setting Kafka knows, given ones with source DYNAMIC_TOPIC_CONFIG, the gateway's own defaults
 //!   (retention, largest message) as STATIC_BROKER_CONFIG where they differ from Kafka's, the rest as DEFAULT_CONFIG.
-//! - A broker shows the settings that have a meaning here, all read-only; the cluster-wide dynamic ones (empty name),
-//!   loggers, client metrics and groups are empty lists: nothing can be set there.
+//! - A broker shows all settings of Kafka's brokers, all read-only: with the values that hold here, and source
+//!   STATIC_BROKER_CONFIG where they are not Kafka's defaults; those without a meaning here as Kafka would have them. There
+//!   is one logger, `root`. The cluster-wide dynamic settings (empty name), client metrics and groups are empty lists:
+//!   nothing can be set there.
 //! - A name in the filter that is not known is left out.
 //!
 //! Version notes: types and documentation since 3 (KIP-569).
 
+use super::broker_settings::{BROKER_SETTINGS, BrokerSetting};
 use super::errors::for_admin;
+use super::incremental_alter_configs::ROOT_LOGGER;
 use super::{Context, Outcome};
 use crate::catalog::settings::{Kind, SETTINGS, Setting};
 use crate::catalog::{CatalogDefaults, TopicSettings, names};
-use crate::config::{Config, Limit};
+use crate::config::Config;
+use crate::limits::{FETCH_BYTES_MAX, FRAME_BYTES_MAX};
 use crate::protocol::error_code::ErrorCode;
 use crate::protocol::messages::describe_configs::{
     DescribeConfigsRequest, DescribeConfigsResource, DescribeConfigsResourceResult, DescribeConfigsResponse,
@@ -27,6 +32,7 @@ const CLIENT_METRICS: i8 = 16;
 const GROUP: i8 = 32;
 
 const SOURCE_TOPIC: i8 = 1;
+const SOURCE_BROKER_LOGGER: i8 = 6;
 const SOURCE_STATIC_BROKER: i8 = 4;
 const SOURCE_DEFAULT: i8 = 5;
 
@@ -35,11 +41,14 @@ type Refusal = (ErrorCode, String);
 /// One setting as it stands.
 pub(super) struct Entry {
     pub name: &'static str,
-    pub value: String,
+    /// `None`: not set, or not to be told.
+    pub value: Option<String>,
     pub source: i8,
-    kind: Kind,
+    /// Loggers have none.
+    kind: Option<Kind>,
     documentation: &'static str,
     read_only: bool,
+    sensitive: bool,
     /// Name, value and source, the one that holds first.
     synonyms: Vec<(&'static str, String, i8)>,
 }
@@ -93,8 +102,8 @@ fn entries(cx: &Context, resource: &DescribeConfigsResource) -> Result<Vec<Entry
             Ok(id) if !cx.services.cluster.brokers().iter().any(|broker| broker.id == id) => {
                 invalid(format!("There is no broker with id {id}."))
             }
-            Ok(id) if resource.resource_type == BROKER => Ok(broker_entries(id, &cx.services.config, cx)),
-            Ok(_) => Ok(Vec::new()),
+            Ok(id) if resource.resource_type == BROKER => Ok(broker_entries(id, cx)),
+            Ok(_) => Ok(vec![root_logger(cx)]),
             Err(_) => invalid(format!("Broker id must be an integer, but it is: {name}")),
         },
         CLIENT_METRICS | GROUP if name.is_empty() => invalid("The resource name must not be empty.".to_owned()),
@@ -115,28 +124,32 @@ fn topic_entry(setting: &Setting, settings: &TopicSettings, defaults: &CatalogDe
     let mut synonyms = Vec::new();
     let given = settings.given.get(setting.name);
     if let Some(value) = given {
-        synonyms.push((setting.name, value.clone(), SOURCE_TOPIC));
+        synonyms.push((setting.name, setting.shown(value).into_owned(), SOURCE_TOPIC));
     }
     if let Some(broker_name) = setting.broker_name {
-        if default != setting.default_value(&CatalogDefaults::default()) {
+        let kafkas = setting.default_value(&CatalogDefaults::default());
+        if default != kafkas {
             synonyms.push((broker_name, default.clone(), SOURCE_STATIC_BROKER));
         }
-        synonyms.push((broker_name, setting.default_value(&CatalogDefaults::default()), SOURCE_DEFAULT));
+        if setting.has_broker_default() {
+            synonyms.push((broker_name, kafkas, SOURCE_DEFAULT));
+        }
     }
     // A stream keeps the limits it was made with; one that is never cleaned by age or size has none to show.
     let value = match (given, setting.name) {
-        (Some(value), _) => value.clone(),
-        (None, "retention.ms") if !settings.compacted => settings.retention_ms.to_string(),
-        (None, "retention.bytes") if !settings.compacted => settings.retention_bytes.to_string(),
+        (Some(value), _) => setting.shown(value).into_owned(),
+        (None, "retention.ms") if !settings.never_deleted => settings.retention_ms.to_string(),
+        (None, "retention.bytes") if !settings.never_deleted => settings.retention_bytes.to_string(),
         (None, _) => default,
     };
     Entry {
         name: setting.name,
-        value,
+        value: Some(value),
         source: synonyms.first().map_or(SOURCE_DEFAULT, |(_, _, source)| *source),
-        kind: setting.kind,
+        kind: Some(setting.kind),
         documentation: setting.documentation,
         read_only: false,
+        sensitive: false,
         synonyms,
     }
 }
@@ -149,160 +162,146 @@ fn result(entry: Entry, with_synonyms: bool, with_documentation: bool) -> Descri
     };
     DescribeConfigsResourceResult {
         name: entry.name.to_owned(),
-        value: Some(entry.value),
+        value: entry.value,
         read_only: entry.read_only,
         config_source: entry.source,
-        is_sensitive: false,
+        is_sensitive: entry.sensitive,
         synonyms: if with_synonyms { entry.synonyms.into_iter().map(synonym).collect() } else { Vec::new() },
-        config_type: entry.kind.id(),
+        config_type: entry.kind.map_or(0, Kind::id),
         documentation: with_documentation.then(|| entry.documentation.to_owned()),
     }
 }
 
-/// The broker settings that have a meaning here, in the order of their names.
-fn broker_entries(id: i32, config: &Config, cx: &Context) -> Vec<Entry> {
-    use Kind::{Boolean, Int, List, Long, String as Text};
-    let defaults = cx.services.catalog.defaults();
-    let listener = |host: &str, port: u16| match host.contains(':') {
-        true => format!("PLAINTEXT://[{host}]:{port}"),
-        false => format!("PLAINTEXT://{host}:{port}"),
-    };
-    let limit = |limit: Limit| match limit {
-        Limit::At(value) => value.to_string(),
-        Limit::None => "-1".to_owned(),
-    };
-    let millis = |duration: std::time::Duration| duration.as_millis().to_string();
-    let groups = &config.groups;
-    let group_size = i32::try_from(groups.size_max).unwrap_or(i32::MAX).to_string();
-    let offsets_retention = (groups.offsets_retention.as_secs() / 60).to_string();
-    let advertised = listener(&config.advertised_host, config.advertised_port);
-    let row = |name: &'static str, kind: Kind, value: String, default: &str, documentation: &'static str| {
-        let source = if value == default { SOURCE_DEFAULT } else { SOURCE_STATIC_BROKER };
-        let mut synonyms = vec![(name, value.clone(), source)];
-        if source == SOURCE_STATIC_BROKER && !default.is_empty() {
-            synonyms.push((name, default.to_owned(), SOURCE_DEFAULT));
+/// All settings of a broker, in the order of their names.
+fn broker_entries(id: i32, cx: &Context) -> Vec<Entry> {
+    let present = BrokerValues { id, config: &cx.services.config, defaults: cx.services.catalog.defaults() };
+    let entry = |setting: &BrokerSetting| {
+        let held = present.value(setting.name);
+        let changed = held.as_deref().filter(|value| Some(*value) != setting.default);
+        let mut synonyms = Vec::new();
+        if let Some(value) = changed {
+            synonyms.push((setting.name, value.to_owned(), SOURCE_STATIC_BROKER));
         }
-        Entry { name, value, source, kind, documentation, read_only: true, synonyms }
+        if let Some(default) = setting.default {
+            synonyms.push((setting.name, default.to_owned(), SOURCE_DEFAULT));
+        }
+        Entry {
+            name: setting.name,
+            source: if changed.is_some() { SOURCE_STATIC_BROKER } else { SOURCE_DEFAULT },
+            documentation: documentation(setting.name),
+            kind: Some(setting.kind),
+            read_only: true,
+            sensitive: setting.is_sensitive(),
+            synonyms,
+            value: held.or(setting.default.map(str::to_owned)),
+        }
     };
-    let text = str::to_owned;
-    vec![
-        row("advertised.listeners", Text, advertised, "", "The address that clients are told."),
-        row(
-            "auto.create.topics.enable",
-            Boolean,
-            config.auto_create.to_string(),
-            "true",
-            "Whether asking for the metadata of a topic may create it.",
-        ),
-        row("broker.id", Int, id.to_string(), "", "The id of this broker."),
-        row(
-            "compression.type",
-            Text,
-            text("producer"),
-            "producer",
-            "Batches are stored as their producers compressed them.",
-        ),
-        row(
-            "default.replication.factor",
-            Int,
-            defaults.replicas.to_string(),
-            "1",
-            "JetStream replicas of topics created without a replication factor.",
-        ),
-        row("delete.topic.enable", Boolean, text("true"), "true", "Topics can be deleted."),
-        row(
-            "group.initial.rebalance.delay.ms",
-            Int,
-            millis(groups.initial_rebalance_delay),
-            "3000",
-            "How long the first rebalance of an empty group waits for more members.",
-        ),
-        row(
-            "group.max.session.timeout.ms",
-            Int,
-            millis(groups.session_timeout_max),
-            "1800000",
-            "The longest session timeout a member may ask for.",
-        ),
-        row("group.max.size", Int, group_size, "2147483647", "The most members of one group."),
-        row(
-            "group.min.session.timeout.ms",
-            Int,
-            millis(groups.session_timeout_min),
-            "6000",
-            "The shortest session timeout a member may ask for.",
-        ),
-        row(
-            "listeners",
-            Text,
-            listener(&config.host, config.port),
-            "PLAINTEXT://:9092",
-            "The address that is listened on.",
-        ),
-        row(
-            "log.cleanup.policy",
-            List,
-            text("delete"),
-            "delete",
-            "What becomes of old records of topics that say nothing else.",
-        ),
-        row(
-            "log.message.timestamp.type",
-            Text,
-            text("CreateTime"),
-            "CreateTime",
-            "Whose clock stamps records of topics that say nothing else.",
-        ),
-        row(
-            "log.retention.bytes",
-            Long,
-            limit(config.retention_bytes),
-            "-1",
-            "Bytes a partition may hold before its oldest records go.",
-        ),
-        row(
-            "log.retention.ms",
-            Long,
-            limit(config.retention),
-            "604800000",
-            "How long records are kept, in milliseconds.",
-        ),
-        row(
-            "max.connections",
-            Int,
-            config.max_connections.to_string(),
-            "2147483647",
-            "The most connections at a time.",
-        ),
-        row(
-            "message.max.bytes",
-            Int,
-            defaults.message_bytes_max().to_string(),
-            "1048588",
-            "The largest batch taken, in bytes.",
-        ),
-        row("min.insync.replicas", Int, text("1"), "1", "JetStream always asks a majority of the replicas."),
-        row("node.id", Int, id.to_string(), "", "The id of this broker."),
-        row(
-            "num.partitions",
-            Int,
-            defaults.partitions.to_string(),
-            "1",
-            "Partitions of topics created without a count.",
-        ),
-        row(
-            "offset.metadata.max.bytes",
-            Int,
-            groups.offset_metadata_bytes_max.to_string(),
-            "4096",
-            "The longest text committed with an offset.",
-        ),
-        row(
-            "offsets.retention.minutes",
-            Int,
-            offsets_retention,
-            "10080",
-            "How long offsets are kept after their group became empty.",
-        ),
-    ]
+    BROKER_SETTINGS.iter().map(entry).collect()
+}
+
+/// The logger that all lines go through, with Kafka's name for its level.
+fn root_logger(cx: &Context) -> Entry {
+    let level = match cx.services.config.log_level {
+        slog::Level::Critical => "FATAL",
+        slog::Level::Error => "ERROR",
+        slog::Level::Warning => "WARN",
+        slog::Level::Info => "INFO",
+        slog::Level::Debug => "DEBUG",
+        slog::Level::Trace => "TRACE",
+    };
+    Entry {
+        name: ROOT_LOGGER,
+        value: Some(level.to_owned()),
+        source: SOURCE_BROKER_LOGGER,
+        kind: None,
+        documentation: "The least important log lines that are written: --log-level.",
+        read_only: true,
+        sensitive: false,
+        synonyms: Vec::new(),
+    }
+}
+
+/// What holds here of a broker's settings.
+struct BrokerValues<'a> {
+    id: i32,
+    config: &'a Config,
+    defaults: CatalogDefaults,
+}
+
+impl BrokerValues<'_> {
+    /// `None`: without a meaning here, or not set.
+    fn value(&self, name: &str) -> Option<String> {
+        let listener = |host: &str, port: u16| match host.contains(':') {
+            true => format!("PLAINTEXT://[{host}]:{port}"),
+            false => format!("PLAINTEXT://{host}:{port}"),
+        };
+        let millis = |duration: std::time::Duration| duration.as_millis().to_string();
+        let (config, groups) = (self.config, &self.config.groups);
+        let value = match name {
+            "advertised.listeners" => listener(&config.advertised_host, config.advertised_port),
+            "auto.create.topics.enable" => config.auto_create.to_string(),
+            "broker.id" | "node.id" => self.id.to_string(),
+            "connections.max.idle.ms" => millis(config.connections_max_idle),
+            "default.replication.factor" => self.defaults.replicas.to_string(),
+            "fetch.max.bytes" => FETCH_BYTES_MAX.to_string(),
+            "group.initial.rebalance.delay.ms" => millis(groups.initial_rebalance_delay),
+            "group.max.session.timeout.ms" => millis(groups.session_timeout_max),
+            "group.max.size" => i32::try_from(groups.size_max).unwrap_or(i32::MAX).to_string(),
+            "group.min.session.timeout.ms" => millis(groups.session_timeout_min),
+            "listeners" => listener(&config.host, config.port),
+            "log.retention.bytes" => self.defaults.retention_bytes.to_string(),
+            "log.retention.ms" => self.defaults.retention_ms.to_string(),
+            "max.connections" => i32::try_from(config.max_connections).unwrap_or(i32::MAX).to_string(),
+            "message.max.bytes" => self.defaults.message_bytes_max().to_string(),
+            "num.io.threads" => config.workers.to_string(),
+            "num.partitions" => self.defaults.partitions.to_string(),
+            "offset.metadata.max.bytes" => groups.offset_metadata_bytes_max.to_string(),
+            "offsets.retention.minutes" => (groups.offsets_retention.as_secs() / 60).to_string(),
+            "process.roles" => "broker".to_owned(),
+            "socket.request.max.bytes" => FRAME_BYTES_MAX.to_string(),
+            _ => return None,
+        };
+        Some(value)
+    }
+}
+
+/// What a broker's setting means here.
+fn documentation(name: &str) -> &'static str {
+    match name {
+        "advertised.listeners" => "The address that clients are told: --advertise.",
+        "auto.create.topics.enable" => "Whether asking for the metadata of a topic may create it: --auto-create.",
+        "broker.id" | "node.id" => "The id of this broker: --node-id.",
+        "compression.type" => "How batches are compressed in topics that say nothing else: as their producers did.",
+        "connections.max.idle.ms" => "A connection without a request is closed after this: --connections-max-idle.",
+        "default.replication.factor" => {
+            "JetStream replicas of topics created without a replication factor: --replicas."
+        }
+        "delete.topic.enable" => "Topics can be deleted.",
+        "fetch.max.bytes" => "The most record bytes of one Fetch answer.",
+        "group.initial.rebalance.delay.ms" => {
+            "How long the first rebalance of an empty group waits for more members: --group-initial-rebalance-delay."
+        }
+        "group.max.session.timeout.ms" => {
+            "The longest session timeout a member may ask for: --group-max-session-timeout."
+        }
+        "group.max.size" => "The most members of one group: --group-max-size.",
+        "group.min.session.timeout.ms" => {
+            "The shortest session timeout a member may ask for: --group-min-session-timeout."
+        }
+        "listeners" => "The address that is listened on: --host and --port.",
+        "log.cleanup.policy" => "What becomes of old records of topics that say nothing else.",
+        "log.message.timestamp.type" => "Whose clock stamps records of topics that say nothing else.",
+        "log.retention.bytes" => "Bytes a partition may hold before its oldest records go: --retention-bytes.",
+        "log.retention.ms" => "How long records are kept, in milliseconds: --retention.",
+        "max.connections" => "The most connections at a time: --max-connections.",
+        "message.max.bytes" => "The largest batch taken, in bytes; the server's max_payload bounds it.",
+        "min.insync.replicas" => "Stored and shown for topics: JetStream always asks a majority of the replicas.",
+        "num.io.threads" => "Worker threads: --workers.",
+        "num.partitions" => "Partitions of topics created without a count: --default-partitions.",
+        "offset.metadata.max.bytes" => "The longest text committed with an offset: --offset-metadata-max-bytes.",
+        "offsets.retention.minutes" => "How long offsets are kept after their group became empty: --offsets-retention.",
+        "process.roles" => "A gateway is a broker; JetStream does what controllers do.",
+        "socket.request.max.bytes" => "The largest request frame taken.",
+        _ => "A setting of Apache Kafka's brokers, told with Kafka's default. It has no effect in this gateway.",
+    }
 }

@@ -1,6 +1,6 @@
 //! The one map of store errors to Kafka's codes.
 
-use crate::catalog::{CreateTopicError, DeleteTopicError};
+use crate::catalog::{AlterTopicError, CreateTopicError, DeleteTopicError};
 use crate::protocol::error_code::ErrorCode;
 use crate::store::StoreError;
 
@@ -82,6 +82,27 @@ pub fn create_topic_error(error: &CreateTopicError) -> (ErrorCode, String) {
         CreateTopicError::Store(error) => for_admin(error),
     };
     (code, error.to_string())
+}
+
+/// Code and text of a topic whose settings were not changed.
+pub fn alter_topic_error(error: &AlterTopicError) -> (ErrorCode, String) {
+    let code = match error {
+        AlterTopicError::Unknown(_) => ErrorCode::UNKNOWN_TOPIC_OR_PARTITION,
+        AlterTopicError::InvalidSetting(_) => ErrorCode::INVALID_CONFIG,
+        AlterTopicError::InvalidPartitions(_) => ErrorCode::INVALID_PARTITIONS,
+        AlterTopicError::NoRoom(_) => ErrorCode::POLICY_VIOLATION,
+        AlterTopicError::Store(error) => for_admin(error),
+    };
+    (code, error.to_string())
+}
+
+/// Code and text of a topic that was given no more partitions.
+pub fn grow_topic_error(error: &AlterTopicError) -> (ErrorCode, String) {
+    match error {
+        // As where a topic is created.
+        AlterTopicError::NoRoom(text) => (ErrorCode::INVALID_PARTITIONS, text.clone()),
+        error => alter_topic_error(error),
+    }
 }
 
 /// Code and text of a topic that was not removed.

@@ -1,17 +1,21 @@
 //! One file per API: the only place that knows both messages and domain.
 
 pub mod alter_client_quotas;
+pub mod alter_configs;
 pub mod alter_partition_reassignments;
 pub mod alter_replica_log_dirs;
 pub mod alter_user_scram_credentials;
 pub mod api_versions;
 mod authorized;
 mod awaited;
+mod broker_settings;
 pub mod create_acls;
 pub mod create_delegation_token;
+pub mod create_partitions;
 pub mod create_topics;
 pub mod delete_acls;
 pub mod delete_groups;
+pub mod delete_records;
 pub mod delete_topics;
 pub mod describe_acls;
 pub mod describe_client_quotas;
@@ -31,6 +35,7 @@ pub mod fetch;
 pub mod find_coordinator;
 pub mod get_telemetry_subscriptions;
 pub mod heartbeat;
+pub mod incremental_alter_configs;
 pub mod init_producer_id;
 pub mod join_group;
 pub mod leave_group;
@@ -210,6 +215,10 @@ impl Gateway {
             ApiKey::ApiVersions => run(cx, body, api_versions::handle),
             ApiKey::CreateTopics => run(cx, body, create_topics::handle),
             ApiKey::DeleteTopics => run(cx, body, delete_topics::handle),
+            ApiKey::DeleteRecords => run(cx, body, delete_records::handle),
+            ApiKey::AlterConfigs => run(cx, body, alter_configs::handle),
+            ApiKey::IncrementalAlterConfigs => run(cx, body, incremental_alter_configs::handle),
+            ApiKey::CreatePartitions => run(cx, body, create_partitions::handle),
             ApiKey::InitProducerId => run(cx, body, init_producer_id::handle),
             ApiKey::OffsetForLeaderEpoch => run(cx, body, offset_for_leader_epoch::handle),
             ApiKey::DescribeConfigs => run(cx, body, describe_configs::handle),

@@ -6,6 +6,8 @@
 //! - acks 1 and -1 are the same: the ack comes after the store's. acks 0 is answered with silence, or, on an error, by
 //!   closing the connection, as Kafka does.
 //!
+//! - A batch in another codec than the topic's `compression.type` is compressed anew; otherwise its bytes stay as they came.
+//!
 //! Version notes: 3 is the first with batches v2; 7 may carry zstd (KIP-110); 8 tells record errors (KIP-467); 13 names
 //! topics by id (KIP-516). Transactional producers are refused with a fatal code.
 
@@ -21,6 +23,8 @@ use crate::protocol::messages::produce::{
     TopicProduceResponse,
 };
 use crate::records::batch::{BatchHeader, set_append_time, set_max_timestamp};
+use crate::records::compression::Packing;
+use crate::records::repack::{RepackFault, repack};
 use crate::records::validate::{ProduceRules, Refusal, validate_produce};
 use crate::wake::WatchKey;
 use crate::wire::Uuid;
@@ -96,8 +100,13 @@ fn check(cx: &Context, topic: &crate::catalog::Topic, data: &PartitionProduceDat
         keys_required: settings.compacted,
         zstd_allowed: cx.header.api_version >= ZSTD_FROM,
     };
-    let sent = data.records.clone().unwrap_or_default();
+    let mut sent = data.records.clone().unwrap_or_default();
     let mut header = validate_produce(&sent, &rules, cx.now.wall_ms).map_err(Fault::refusal)?;
+    if let Some(packing) = settings.packing.filter(|packing| header.compression() != Ok(packing.codec)) {
+        sent = packed(&sent, &header, packing, rules.bytes_max).map_err(Fault::refusal)?;
+        header.total_bytes = sent.len();
+        header.attributes = BatchHeader::parse(&sent).map_or(header.attributes, |packed| packed.attributes);
+    }
     let told = BatchHeader::parse(&sent).map_or(header.max_timestamp, |told| told.max_timestamp);
     let batch = if settings.append_time {
         rewritten(&sent, &mut header, |batch| set_append_time(batch, cx.now.wall_ms))
@@ -108,6 +117,15 @@ fn check(cx: &Context, topic: &crate::catalog::Topic, data: &PartitionProduceDat
         sent
     };
     Ok((log, batch, header))
+}
+
+/// The batch in the codec that the topic asks for.
+fn packed(sent: &Bytes, header: &BatchHeader, packing: Packing, bytes_max: usize) -> Result<Bytes, Refusal> {
+    repack(sent, header, packing, bytes_max).map(Bytes::from).map_err(|fault| match fault {
+        RepackFault::TooLarge { bytes_max } => Refusal::PacksTooLarge { bytes_max },
+        // It was inflated a moment ago.
+        RepackFault::Inflating(_) | RepackFault::Deflating(_) => Refusal::Unpackable,
+    })
 }
 
 /// A changed copy of a batch, and its header.

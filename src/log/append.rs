@@ -16,7 +16,7 @@ use crate::log::sent_back::SentBack;
 use crate::log::{Appended, LogError, Outgoing};
 use crate::promise::Promise;
 use crate::protocol::error_code::ErrorCode;
-use crate::records::batch::{BatchHeader, stamp};
+use crate::records::batch::{BatchHeader, set_append_time, stamp};
 use crate::store::{From, Pick, PubAck, Sequence, StoreError, StoreResult};
 use bytes::Bytes;
 use slog::{debug, warn};
@@ -241,6 +241,7 @@ impl PartitionLog {
         let from = state.tail.next_offset;
         let (mut next, mut members) = (from, Vec::new());
         let mut payload = Vec::with_capacity(state.queue.bytes.min(bytes_max));
+        let wall_ms = self.shared.clock.now().wall_ms;
         let mut overlay = Overlay::new(&state.tail.producers);
         let mut blocked = false;
         while let Some(append) = state.queue.waiting.front() {
@@ -287,7 +288,12 @@ impl PartitionLog {
             let start = payload.len();
             payload.extend_from_slice(&append.batch);
             stamp(&mut payload[start..], next, 0);
-            let stamped = BatchHeader { base_offset: next, leader_epoch: 0, ..append.header };
+            let mut stamped = BatchHeader { base_offset: next, leader_epoch: 0, ..append.header };
+            if stamped.is_append_time() {
+                // It may have waited: what counts is when it is appended, so that times do not run against offsets.
+                stamped.max_timestamp = wall_ms;
+                set_append_time(&mut payload[start..], wall_ms);
+            }
             overlay.add(&stamped);
             state.sent_back.came(&stamped);
             next = stamped.next_offset();

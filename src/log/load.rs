@@ -215,10 +215,14 @@ impl Loan {
             return Ok(End::Exact);
         }
         let (known, at) = (self.tail.last, Boundary { offset: self.tail.next_offset, sequence: self.tail.last.next() });
-        let mut scan = Scan::new(&*log.shared.store, &log.place.stream, at);
+        let mut scan = Scan::new(&*log.shared.store, &log.place.stream, at).with_start_of(log.key.0);
+        let mut gap = false;
         let read = loop {
             match scan.next(deadline) {
-                Ok(Some(counted)) => self.learn(&counted),
+                Ok(Some(counted)) => {
+                    gap |= counted.after_gap;
+                    self.learn(&counted);
+                }
                 Ok(None) => break Ok(()),
                 Err(error) => break Err(log.lost(error)),
             }
@@ -238,9 +242,16 @@ impl Loan {
         if sure {
             self.tail.last = self.tail.last.max(scan.last_seen().unwrap_or(known));
         }
+        self.learn_start(scan.log_start());
         read?;
         if !sure || self.tail.last < info.state.last {
             return Ok(End::Lost);
+        }
+        if gap {
+            // What is missing may have told that the log begins further on.
+            let by = deadline.min(log.shared.now() + STORE_CALL_MAX);
+            let entry = end::read(self.store(), log.shared.replicas, &end::key(log.key.0, log.key.1), by)?;
+            self.learn_start(entry.map(|entry| entry.log_start));
         }
         self.caught_up = true;
         Ok(End::Exact)
@@ -264,6 +275,14 @@ impl Loan {
         }
         self.tail.last = self.tail.last.max(self.seen);
         Ok(End::Lost)
+    }
+
+    /// Takes in that the log begins at this offset.
+    fn learn_start(&mut self, log_start: Option<i64>) {
+        if let Some(log_start) = log_start {
+            let mut state = self.log.lock();
+            state.view.log_start = state.view.log_start.max(log_start);
+        }
     }
 
     /// Takes in a message that counts.
@@ -330,7 +349,8 @@ impl Loan {
             self.jump(&info, &known, deadline)?;
         }
         self.caught_up = true;
-        let mut entry = self.tail.end_entry(known.ceiling, known.log_start);
+        let log_start = known.log_start.max(log.lock().view.log_start);
+        let mut entry = self.tail.end_entry(known.ceiling, log_start);
         if known.ceiling < self.tail.next_offset + CEILING_STEP_OFFSETS / 2 {
             entry.ceiling = self.tail.next_offset + CEILING_STEP_OFFSETS;
         }
@@ -344,7 +364,7 @@ impl Loan {
         let mut state = log.lock();
         state.end.ceiling = entry.ceiling;
         drop(state);
-        self.look_at_start(&info, known.log_start, deadline)?;
+        self.look_at_start(&info, log_start, deadline)?;
         self.cold = false;
         debug!(log.shared.logger, "log loaded"; "topic" => &log.topic, "partition" => log.key.1,
             "next_offset" => self.tail.next_offset, "last_sequence" => self.tail.last.0);
@@ -383,8 +403,7 @@ impl Loan {
         let log = self.log.clone();
         let start = log.find_start(info.state.first, floor, self.tail.next_offset, deadline)?;
         let mut state = log.lock();
-        state.view.log_start = state.view.log_start.max(start);
-        state.view.first = info.state.first;
+        state.view.begin(start, info.state.first);
         state.view.high_watermark = state.view.high_watermark.max(self.tail.next_offset);
         Ok(())
     }

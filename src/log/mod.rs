@@ -2,10 +2,12 @@
 
 pub mod append;
 mod cache;
+mod delete;
 mod end;
 mod ends;
 mod index;
 mod load;
+mod mark;
 mod partition;
 mod producers;
 mod proof;
@@ -221,9 +223,12 @@ impl Logs {
         });
         let logs = Arc::new(Logs { shared, open: Mutex::new(HashMap::new()) });
         let (heard, doubted) = (Arc::downgrade(&logs), Arc::downgrade(&logs));
-        let on_commit = move |key, sequence| {
+        let on_commit = move |key, news: ticks::News| {
             if let Some(log) = heard.upgrade().and_then(|logs| logs.get(key)) {
-                log.hint(sequence);
+                log.hint(news.sequence);
+                if let Some(log_start) = news.log_start {
+                    log.start_moved(log_start);
+                }
             }
         };
         let on_doubt = move || {

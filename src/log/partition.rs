@@ -89,8 +89,28 @@ pub struct View {
     pub high_watermark: i64,
     /// The stream's first sequence when the log start was last looked at.
     pub(super) first: Sequence,
+    /// No message from `first` on begins below this offset. Below the log start where only a part of a message's records
+    /// was deleted.
+    pub(super) first_base: i64,
     /// The last message that the watermark accounts for.
     pub(super) last: Sequence,
+}
+
+/// Where a log begins.
+pub(super) struct Start {
+    /// The first record's offset.
+    pub offset: i64,
+    /// Where the first message begins: not above it.
+    pub base: i64,
+}
+
+impl View {
+    /// Takes in where the log begins, with the stream's first sequence.
+    pub(super) fn begin(&mut self, start: Start, first: Sequence) {
+        self.log_start = self.log_start.max(start.offset);
+        self.first = first;
+        self.first_base = start.base.min(self.log_start);
+    }
 }
 
 /// How far the end entry in the store is behind.
@@ -203,6 +223,11 @@ impl PartitionLog {
         self.learn_end(deadline, certain)
     }
 
+    /// The log's bounds as the stream's leader knows them now, whatever is believed here.
+    pub(super) fn fresh_view(self: &Arc<Self>, deadline: Instant) -> Result<View, LogError> {
+        self.learn_end(deadline, |_| false)
+    }
+
     fn learn_end(self: &Arc<Self>, deadline: Instant, enough: impl Fn(&State) -> bool) -> Result<View, LogError> {
         match self.with_tail_unless(deadline, &enough, |loan| loan.catch_up(deadline)) {
             // What was known is of no use any more: the load shows what there is.
@@ -286,23 +311,26 @@ impl State {
 }
 
 impl PartitionLog {
-    /// The base of the first record at or after `first` and not below `floor`; `next_offset` if there is none.
+    /// The offset of the first record at or after `first` and not below `floor` (`next_offset` if there is none), and where
+    /// the first message begins.
     pub(super) fn find_start(
         &self,
         first: Sequence,
         floor: i64,
         next_offset: i64,
         deadline: Instant,
-    ) -> Result<i64, LogError> {
-        let at = Boundary { offset: floor, sequence: first };
+    ) -> Result<Start, LogError> {
+        let at = Boundary { offset: i64::MIN, sequence: first };
         let mut scan = Scan::new(&*self.shared.store, &self.place.stream, at).messages_max(1);
+        let mut base = None;
         while let Some(counted) = scan.next(deadline).map_err(|error| self.lost(error))? {
-            let records = walk(&counted.chain.payload).flatten().find(|(header, _)| header.record_count > 0);
-            if let Some((header, _)) = records {
-                return Ok(header.base_offset);
+            let base = *base.get_or_insert(counted.summary.base_offset);
+            let mut batches = walk(&counted.chain.payload).flatten().map(|(header, _)| header);
+            if let Some(header) = batches.find(|header| header.record_count > 0 && header.last_offset() >= floor) {
+                return Ok(Start { offset: header.base_offset.max(floor), base });
             }
         }
-        Ok(next_offset)
+        Ok(Start { offset: next_offset, base: base.unwrap_or(next_offset) })
     }
 
     /// Looks whether retention has moved the log's start, by one request (and a read if it has).
@@ -315,9 +343,16 @@ impl PartitionLog {
         }
         let start = self.find_start(info.state.first, known.log_start, known.high_watermark, deadline)?;
         let mut state = self.lock();
-        state.view.log_start = state.view.log_start.max(start);
-        state.view.first = info.state.first;
+        state.view.begin(start, info.state.first);
         Ok(state.view)
+    }
+
+    /// Another gateway told that the log begins here now.
+    pub(super) fn start_moved(&self, log_start: i64) {
+        let mut state = self.lock();
+        if state.loaded() && log_start <= state.view.high_watermark {
+            state.view.log_start = state.view.log_start.max(log_start);
+        }
     }
 
     /// Turns a store error into ours; a missing stream ends the log. A cluster whose leader does not know all streams yet also

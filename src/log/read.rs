@@ -131,9 +131,9 @@ impl PartitionLog {
     }
 
     /// Boundaries around `offset`: from the index, or only those that are beyond doubt.
-    fn bounds(&self, offset: i64, indexed: bool) -> (Boundary, Boundary) {
+    pub(super) fn bounds(&self, offset: i64, indexed: bool) -> (Boundary, Boundary) {
         let state = self.lock();
-        let first = Boundary { offset: state.view.log_start.min(offset), sequence: state.view.first };
+        let first = Boundary { offset: state.view.first_base.min(offset), sequence: state.view.first };
         let end = Boundary { offset: state.view.high_watermark, sequence: state.view.last.next() };
         if !indexed {
             return (first, end);

@@ -6,8 +6,10 @@
 use crate::limits::{READ_BYTES_MAX, READ_MESSAGES_MAX, STORE_CALL_MAX};
 use crate::log::cache::Chain;
 use crate::log::index::Boundary;
+use crate::log::mark;
 use crate::records::batch::{ChainSummary, chain_is_valid};
 use crate::store::{From, Message, Pick, Sequence, Store, StoreError, StoreResult};
+use crate::wire::Uuid;
 use std::collections::VecDeque;
 use std::time::Instant;
 
@@ -42,6 +44,9 @@ pub struct Scan<'a> {
     last_seen: Option<Sequence>,
     /// Messages were missing, and none that counts has come since.
     missing: bool,
+    /// Whose log start is looked for among the messages that do not count.
+    topic_id: Option<Uuid>,
+    log_start: Option<i64>,
 }
 
 impl<'a> Scan<'a> {
@@ -56,6 +61,8 @@ impl<'a> Scan<'a> {
             ahead: VecDeque::new(),
             last_seen: None,
             missing: false,
+            topic_id: None,
+            log_start: None,
         }
     }
 
@@ -68,6 +75,12 @@ impl<'a> Scan<'a> {
     /// Begins with a read of no more than this; what follows is read in bulk.
     pub fn messages_max(mut self, messages_max: usize) -> Self {
         self.messages_max = messages_max;
+        self
+    }
+
+    /// Looks for what is told of this topic's log start, too.
+    pub fn with_start_of(mut self, topic_id: Uuid) -> Self {
+        self.topic_id = Some(topic_id);
         self
     }
 
@@ -123,8 +136,18 @@ impl<'a> Scan<'a> {
         !self.missing
     }
 
+    /// Where the log begins, as far as messages that were read tell (records were deleted).
+    pub fn log_start(&self) -> Option<i64> {
+        self.log_start
+    }
+
     fn judge(&mut self, message: Message) -> Option<Counted> {
-        let summary = chain_is_valid(&message.payload)?;
+        let Some(summary) = chain_is_valid(&message.payload) else {
+            let told = self.topic_id.and_then(|topic_id| mark::read(topic_id, &message.payload));
+            // A log does not begin beyond what was in it.
+            self.log_start = self.log_start.max(told.filter(|start| *start <= self.at.offset));
+            return None;
+        };
         if summary.base_offset < self.at.offset {
             return None;
         }

@@ -43,7 +43,16 @@ struct Heard {
     silent: bool,
 }
 
-type OnCommit = Box<dyn Fn(PartitionKey, Sequence) + Send + Sync>;
+/// What a tick tells of a partition.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct News {
+    /// A message that was stored.
+    pub sequence: Sequence,
+    /// It says that the log begins here now.
+    pub log_start: Option<i64>,
+}
+
+type OnCommit = Box<dyn Fn(PartitionKey, News) + Send + Sync>;
 type OnDoubt = Box<dyn Fn() + Send + Sync>;
 
 impl Ticks {
@@ -88,6 +97,16 @@ impl Ticks {
         *number += 1;
         if self.others_heard.load(Ordering::SeqCst) {
             let text = format!("{number} {} {} {next_offset} {}", key.0, key.1, sequence.0);
+            self.send(text);
+        }
+    }
+
+    /// Tells the others that records were deleted.
+    pub fn started(&self, key: PartitionKey, next_offset: i64, sequence: Sequence, log_start: i64) {
+        let mut number = self.number.lock().expect("no holder panics");
+        *number += 1;
+        if self.others_heard.load(Ordering::SeqCst) {
+            let text = format!("{number} {} {} {next_offset} {} {log_start}", key.0, key.1, sequence.0);
             self.send(text);
         }
     }
@@ -145,8 +164,8 @@ impl Ticks {
         if !in_order {
             self.doubt_all();
         }
-        if let Some((key, sequence)) = commit {
-            on_commit(key, sequence);
+        if let Some((key, news)) = commit {
+            on_commit(key, news);
         }
     }
 
@@ -188,8 +207,8 @@ fn beat(ticks: Weak<Ticks>) {
     live.tasks.spawn_at(live.clock.now().mono + pause, Box::new(move || beat(ticks)));
 }
 
-/// `number`, or `number topic-id partition next-offset sequence`.
-fn parse(payload: &[u8]) -> Option<(u64, Option<(PartitionKey, Sequence)>)> {
+/// `number`, or `number topic-id partition next-offset sequence`, with the log start behind it where that has moved.
+fn parse(payload: &[u8]) -> Option<(u64, Option<(PartitionKey, News)>)> {
     let text = std::str::from_utf8(payload).ok()?;
     let mut words = text.split(' ');
     let number = words.next()?.parse().ok()?;
@@ -198,5 +217,7 @@ fn parse(payload: &[u8]) -> Option<(u64, Option<(PartitionKey, Sequence)>)> {
     };
     let key = (Uuid::parse(topic_id)?, words.next()?.parse().ok()?);
     let _next_offset: i64 = words.next()?.parse().ok()?;
-    Some((number, Some((key, Sequence(words.next()?.parse().ok()?)))))
+    let sequence = Sequence(words.next()?.parse().ok()?);
+    let log_start = words.next().and_then(|word| word.parse().ok());
+    Some((number, Some((key, News { sequence, log_start }))))
 }

@@ -34,7 +34,7 @@ impl PartitionLog {
     ) -> Result<Option<OffsetAndTimestamp>, LogError> {
         let view = self.exact_view(deadline)?;
         let view = if view.high_watermark > view.log_start { self.refresh_start(deadline)? } else { view };
-        let mut from = Boundary { offset: view.log_start, sequence: view.first };
+        let mut from = Boundary { offset: view.first_base, sequence: view.first };
         let stored_since = query.timestamp.saturating_sub(query.ahead_ms_max).saturating_sub(CLOCK_SLACK_MS);
         if query.ahead_ms_max < i64::MAX && stored_since > 0 {
             let store = &self.shared.store;
@@ -47,8 +47,7 @@ impl PartitionLog {
             if header_time < query.timestamp {
                 return Ok(None);
             }
-            first_at_or_after(batch, query.timestamp)
-                .map(|found| found.filter(|record| record.offset >= view.log_start))
+            first_at_or_after(batch, query.timestamp, view.log_start)
         })
     }
 
@@ -61,14 +60,14 @@ impl PartitionLog {
             let read = self.read(known.base_offset, 1, true, deadline)?;
             let batch = read.records.first().and_then(|records| walk(records).flatten().next());
             if let Some((_, batch)) = batch {
-                return max_timestamp(batch).map_err(damaged);
+                return max_timestamp(batch, view.log_start).map_err(damaged);
             }
         }
-        let from = Boundary { offset: view.log_start, sequence: view.first };
+        let from = Boundary { offset: view.first_base, sequence: view.first };
         let mut newest: Option<OffsetAndTimestamp> = None;
         self.scan_batches(from, view, deadline, |header_time, batch| {
             if newest.is_none_or(|newest| header_time > newest.timestamp) {
-                let found = max_timestamp(batch)?;
+                let found = max_timestamp(batch, view.log_start)?;
                 newest = found.filter(|found| newest.is_none_or(|n| found.timestamp > n.timestamp)).or(newest);
             }
             Ok(None)

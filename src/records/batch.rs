@@ -10,12 +10,12 @@ use std::fmt;
 /// Bytes of a batch before its records.
 pub const HEADER_BYTES: usize = 61;
 /// Bytes before what the length field counts.
-const PREFIX_BYTES: usize = 12;
+pub(super) const PREFIX_BYTES: usize = 12;
 /// Base offset, length, leader epoch, magic.
 pub(super) const CRC_AT: usize = 17;
 const MAGIC: i8 = 2;
 
-const CODEC_MASK: i16 = 0b111;
+pub(super) const CODEC_MASK: i16 = 0b111;
 const APPEND_TIME: i16 = 1 << 3;
 const TRANSACTIONAL: i16 = 1 << 4;
 const CONTROL: i16 = 1 << 5;
@@ -248,11 +248,16 @@ pub fn set_append_time(batch: &mut [u8], wall_ms: i64) {
 /// Corrects the max timestamp of a parsed batch whose sender misstated it, and the CRC.
 pub fn set_max_timestamp(batch: &mut [u8], max_timestamp: i64) {
     put(batch, 35, &max_timestamp.to_be_bytes());
+    refresh_crc(batch);
+}
+
+/// Makes the CRC of a parsed batch right again.
+pub(super) fn refresh_crc(batch: &mut [u8]) {
     let crc = crc32c::crc32c(batch.get(CRC_AT + 4..).expect("the batch was parsed"));
     put(batch, CRC_AT, &crc.to_be_bytes());
 }
 
-fn put(batch: &mut [u8], at: usize, bytes: &[u8]) {
+pub(super) fn put(batch: &mut [u8], at: usize, bytes: &[u8]) {
     let place = batch.get_mut(at..at.saturating_add(bytes.len())).expect("the batch was parsed");
     place.copy_from_slice(bytes);
 }

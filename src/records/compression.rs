@@ -151,7 +151,7 @@ fn zstd_reader(bytes: &[u8]) -> io::Result<zstd::Decoder<'static, &[u8]>> {
 }
 
 /// Java's SnappyOutputStream (xerial) cuts the data into framed blocks; most other clients write one raw block.
-const XERIAL_MAGIC: [u8; 8] = *b"\x82SNAPPY\0";
+pub(super) const XERIAL_MAGIC: [u8; 8] = *b"\x82SNAPPY\0";
 
 /// A raw snappy block cannot grow further than this: its densest element makes 64 bytes of 3.
 const SNAPPY_GROWTH_MAX: usize = 22;
@@ -237,24 +237,80 @@ impl Read for Lz4Reader<'_> {
     }
 }
 
+/// What a batch is to be compressed to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Packing {
+    pub codec: Compression,
+    /// As in Kafka's `compression.<codec>.level`; `None`, and what the codec does not know: its default.
+    pub level: Option<i32>,
+}
+
+/// Kafka's default for lz4, by which it means the fast compressor, not level 9 of the strong one.
+const LZ4_LEVEL_FAST: u32 = 9;
+
+/// Deflates step by step into `out`; `finish` ends it.
+pub(super) enum Sink<'a, W: Write> {
+    Plain(&'a mut W),
+    Gzip(GzEncoder<&'a mut W>),
+    Lz4(lz4::Encoder<&'a mut W>),
+    Zstd(zstd::Encoder<'static, &'a mut W>),
+}
+
+/// A sink for any codec but snappy, whose blocks are not written step by step.
+pub(super) fn sink<W: Write>(packing: Packing, out: &mut W) -> io::Result<Sink<'_, W>> {
+    Ok(match packing.codec {
+        Compression::None => Sink::Plain(out),
+        Compression::Gzip => {
+            let level = packing.level.and_then(|level| u32::try_from(level).ok()).filter(|level| *level <= 9);
+            Sink::Gzip(GzEncoder::new(out, level.map_or(flate2::Compression::default(), flate2::Compression::new)))
+        }
+        Compression::Snappy => return Err(io::Error::from(io::ErrorKind::Unsupported)),
+        Compression::Lz4 => {
+            let level = packing.level.and_then(|level| u32::try_from(level).ok()).filter(|l| *l != LZ4_LEVEL_FAST);
+            Sink::Lz4(lz4::EncoderBuilder::new().level(level.unwrap_or(1)).build(out)?)
+        }
+        Compression::Zstd => {
+            Sink::Zstd(zstd::Encoder::new(out, packing.level.unwrap_or(zstd::DEFAULT_COMPRESSION_LEVEL))?)
+        }
+    })
+}
+
+impl<W: Write> Sink<'_, W> {
+    pub(super) fn finish(self) -> io::Result<()> {
+        match self {
+            Sink::Plain(_) => Ok(()),
+            Sink::Gzip(encoder) => encoder.finish().map(drop),
+            Sink::Lz4(encoder) => encoder.finish().1,
+            Sink::Zstd(encoder) => encoder.finish().map(drop),
+        }
+    }
+}
+
+impl<W: Write> Write for Sink<'_, W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Sink::Plain(out) => out.write(bytes),
+            Sink::Gzip(encoder) => encoder.write(bytes),
+            Sink::Lz4(encoder) => encoder.write(bytes),
+            Sink::Zstd(encoder) => encoder.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 /// Deflates at the codec's default level; snappy as one raw block.
 pub fn compress(codec: Compression, bytes: &[u8]) -> io::Result<Vec<u8>> {
-    match codec {
-        Compression::None => Ok(bytes.to_vec()),
-        Compression::Gzip => {
-            let mut encoder = GzEncoder::new(Vec::new(), flate2::Compression::default());
-            encoder.write_all(bytes)?;
-            encoder.finish()
-        }
-        Compression::Snappy => snap::raw::Encoder::new().compress_vec(bytes).map_err(io::Error::other),
-        Compression::Lz4 => {
-            let mut encoder = lz4::EncoderBuilder::new().level(1).build(Vec::new())?;
-            encoder.write_all(bytes)?;
-            let (out, outcome) = encoder.finish();
-            outcome.map(|()| out)
-        }
-        Compression::Zstd => zstd::encode_all(bytes, zstd::DEFAULT_COMPRESSION_LEVEL),
+    if codec == Compression::Snappy {
+        return snap::raw::Encoder::new().compress_vec(bytes).map_err(io::Error::other);
     }
+    let mut out = Vec::new();
+    let mut sink = sink(Packing { codec, level: None }, &mut out)?;
+    sink.write_all(bytes)?;
+    sink.finish()?;
+    Ok(out)
 }
 
 #[cfg(test)]

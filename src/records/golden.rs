@@ -84,8 +84,8 @@ fn their_records_read_as_they_were_sent() {
 fn their_records_are_found_by_time() {
     for (name, _, _, bytes) in GOLDEN {
         let found = |offset, timestamp| Ok(Some(OffsetAndTimestamp { offset, timestamp }));
-        assert_eq!(first_at_or_after(bytes, FIRST_MS), found(0, FIRST_MS), "{name}");
-        assert_eq!(first_at_or_after(bytes, FIRST_MS + 1), found(2, FIRST_MS + 9), "{name}");
-        assert_eq!(max_timestamp(bytes), found(2, FIRST_MS + 9), "{name}");
+        assert_eq!(first_at_or_after(bytes, FIRST_MS, 0), found(0, FIRST_MS), "{name}");
+        assert_eq!(first_at_or_after(bytes, FIRST_MS + 1, 0), found(2, FIRST_MS + 9), "{name}");
+        assert_eq!(max_timestamp(bytes, 0), found(2, FIRST_MS + 9), "{name}");
     }
 }

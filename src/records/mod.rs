@@ -7,6 +7,7 @@ pub mod compression;
 mod golden;
 pub mod lookup;
 pub mod record;
+pub mod repack;
 pub mod validate;
 
 pub use batch::{BatchFault, BatchHeader, ChainSummary, chain_is_valid, crc_matches, walk};

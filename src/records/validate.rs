@@ -45,6 +45,12 @@ pub enum Refusal {
     InflatesTooLarge {
         bytes_max: usize,
     },
+    /// In the topic's codec (`compression.type`) the batch is larger than allowed.
+    PacksTooLarge {
+        bytes_max: usize,
+    },
+    /// The records could not be compressed as the topic asks.
+    Unpackable,
     UnknownCodec(i16),
     ZstdTooEarly,
     BaseOffset(i64),
@@ -95,12 +101,15 @@ impl Refusal {
         const INVALID_RECORD: i16 = 87;
         match self {
             Refusal::Corrupt(_) | Refusal::Crc => CORRUPT_MESSAGE,
-            Refusal::TooLarge { .. } | Refusal::InflatesTooLarge { .. } => MESSAGE_TOO_LARGE,
+            Refusal::TooLarge { .. } | Refusal::InflatesTooLarge { .. } | Refusal::PacksTooLarge { .. } => {
+                MESSAGE_TOO_LARGE
+            }
             Refusal::AppendTime | Refusal::Timestamp { .. } => INVALID_TIMESTAMP,
             Refusal::UnknownCodec(_) | Refusal::ZstdTooEarly => UNSUPPORTED_COMPRESSION_TYPE,
             Refusal::Empty
             | Refusal::ManyBatches
             | Refusal::Magic(_)
+            | Refusal::Unpackable
             | Refusal::BaseOffset(_)
             | Refusal::Count { .. }
             | Refusal::Control
@@ -143,6 +152,10 @@ impl fmt::Display for Refusal {
             Refusal::InflatesTooLarge { bytes_max } => {
                 write!(f, "The records have more than {bytes_max} bytes when decompressed")
             }
+            Refusal::PacksTooLarge { bytes_max } => {
+                write!(f, "Compressed as the topic asks, the batch has more than {bytes_max} bytes")
+            }
+            Refusal::Unpackable => f.write_str("The records cannot be compressed as the topic asks"),
             Refusal::UnknownCodec(codec) => write!(f, "Unknown compression type {codec}"),
             Refusal::ZstdTooEarly => f.write_str("zstd needs version 7 of the Produce request"),
             Refusal::BaseOffset(offset) => write!(f, "The record batch must have base offset 0, not {offset}"),

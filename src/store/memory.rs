@@ -208,7 +208,9 @@ impl Store for MemoryStore {
     fn storage(&self, _: Instant) -> StoreResult<Storage> {
         let state = self.begin(|counts| counts.stream_reads += 1)?;
         let used = state.streams.values().map(|stream| stream.info().state.bytes).sum();
-        Ok(Storage { used, limit: None })
+        let set_aside = |stream: &Stream| stream.config["max_bytes"].as_u64().unwrap_or(0);
+        let reserved = state.streams.values().map(set_aside).sum();
+        Ok(Storage { used, reserved, limit: None })
     }
 
     fn stream_create(&self, config: &Value, _: Instant) -> StoreResult<StreamInfo> {

@@ -51,6 +51,8 @@ pub struct StreamState {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Storage {
     pub used: u64,
+    /// Set aside for streams by their `max_bytes`, whether they hold that much or not.
+    pub reserved: u64,
     /// `None` where the account has no limit: then the servers' disks are one, which is not told.
     pub limit: Option<u64>,
 }

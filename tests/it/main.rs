@@ -3,6 +3,7 @@
 mod admin;
 mod clients;
 mod crashes;
+mod deleted_records;
 mod embedded;
 mod examples;
 mod foreign;
@@ -15,8 +16,10 @@ mod nats_login;
 mod offsets;
 mod outages;
 mod produce;
+mod retention;
 mod round_trips;
 mod service;
+mod settings;
 mod three_servers;
 mod topics;
 mod two_gateways;

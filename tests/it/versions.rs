@@ -186,6 +186,65 @@ fn an_unknown_api_or_version_costs_that_connection_only() {
     }
 }
 
+/// The APIs that change topics mean the same in all their versions.
+#[test]
+fn every_version_that_changes_a_topic_changes_it() {
+    use kafka_protocol::messages::alter_configs_request as replaced;
+    use kafka_protocol::messages::create_partitions_request::CreatePartitionsTopic;
+    use kafka_protocol::messages::delete_records_request::{DeleteRecordsPartition, DeleteRecordsTopic};
+    use kafka_protocol::messages::incremental_alter_configs_request as incremental;
+    let nats = Nats::start(Version::Newest);
+    let gateway = Gateway::start(&nats, &[]);
+    let mut wire = gateway.wire();
+    wire.create_topic("t", 1);
+    let text = |text: &str| StrBytes::from_string(text.to_owned());
+    let age = || nats.jetstream().api("STREAM.INFO.kafka-t-0", &serde_json::Value::Null)["config"]["max_age"].as_i64();
+    for version in 0..=2 {
+        let ms = 1_000_000 + i64::from(version);
+        let config = replaced::AlterableConfig::default()
+            .with_name(text("retention.ms"))
+            .with_value(Some(text(&ms.to_string())));
+        let resource = replaced::AlterConfigsResource::default()
+            .with_resource_type(2)
+            .with_resource_name(text("t"))
+            .with_configs(vec![config]);
+        let answer = wire.call(version, &AlterConfigsRequest::default().with_resources(vec![resource]));
+        assert_eq!((answer.responses[0].error_code, age()), (0, Some(ms * 1_000_000)), "AlterConfigs v{version}");
+    }
+    for version in 0..=1 {
+        let ms = 2_000_000 + i64::from(version);
+        let config = incremental::AlterableConfig::default()
+            .with_name(text("retention.ms"))
+            .with_value(Some(text(&ms.to_string())));
+        let resource = incremental::AlterConfigsResource::default()
+            .with_resource_type(2)
+            .with_resource_name(text("t"))
+            .with_configs(vec![config]);
+        let answer = wire.call(version, &IncrementalAlterConfigsRequest::default().with_resources(vec![resource]));
+        let row = &answer.responses[0];
+        assert_eq!((row.error_code, age()), (0, Some(ms * 1_000_000)), "IncrementalAlterConfigs v{version}");
+    }
+    for version in 0..=3 {
+        let count = 2 + i32::from(version);
+        let topic =
+            CreatePartitionsTopic::default().with_name(topic_name("t")).with_count(count).with_assignments(None);
+        let request = CreatePartitionsRequest::default().with_topics(vec![topic]).with_timeout_ms(20_000);
+        assert_eq!(wire.call(version, &request).results[0].error_code, 0, "CreatePartitions v{version}");
+        assert_eq!(wire.topic("t").partitions.len(), usize::try_from(count).expect("small"), "v{version}");
+    }
+    for version in 0..=2 {
+        wire.produce_ok("t", 0, &Batch::of(["a", "b"]));
+        let offset = 1 + i64::from(version);
+        let partition = DeleteRecordsPartition::default().with_offset(offset);
+        let topic = DeleteRecordsTopic::default().with_name(topic_name("t")).with_partitions(vec![partition]);
+        let request = DeleteRecordsRequest::default().with_topics(vec![topic]).with_timeout_ms(20_000);
+        let answer = wire.call(version, &request);
+        let row = &answer.topics[0].partitions[0];
+        assert_eq!((row.error_code, row.low_watermark), (0, offset), "DeleteRecords v{version}");
+        assert_eq!(wire.list_offset("t", 0, EARLIEST), offset, "v{version}");
+    }
+}
+
 /// Sends `request` at each version that the gateway advertises for its API; each must be answered in that version's layout.
 #[track_caller]
 fn answer_each<R: Request>(port: u16, advertised: &ApiVersionsResponse, lowest: i16, request: &R) {
@@ -243,11 +302,16 @@ fn every_advertised_version_is_answered() {
     );
     answer_each(port, &advertised, 2, &OffsetForLeaderEpochRequest::default().with_replica_id(BrokerId(-2)));
     answer_each(port, &advertised, 1, &DescribeConfigsRequest::default());
+    answer_each(port, &advertised, 0, &AlterConfigsRequest::default());
+    answer_each(port, &advertised, 0, &IncrementalAlterConfigsRequest::default());
+    answer_each(port, &advertised, 0, &CreatePartitionsRequest::default().with_timeout_ms(1000));
+    answer_each(port, &advertised, 0, &DeleteRecordsRequest::default().with_timeout_ms(1000));
     answer_each(port, &advertised, 0, &DescribeClusterRequest::default());
     answer_each(port, &advertised, 0, &DeleteGroupsRequest::default().with_groups_names(vec![group()]));
     answer_each(port, &advertised, 0, &OffsetDeleteRequest::default().with_group_id(group()));
 
-    let known: Vec<i16> = vec![0, 1, 2, 3, 8, 9, 10, 11, 12, 13, 14, 15, 16, 18, 19, 20, 22, 23, 32, 42, 47, 60];
+    let known: Vec<i16> =
+        vec![0, 1, 2, 3, 8, 9, 10, 11, 12, 13, 14, 15, 16, 18, 19, 20, 21, 22, 23, 32, 33, 37, 42, 44, 47, 60];
     let told: Vec<i16> = advertised.api_keys.iter().map(|row| row.api_key).collect();
     assert!(known.iter().all(|key| told.contains(key)), "advertised: {told:?}");
 }

@@ -52,7 +52,7 @@ impl ApiVisitor for Rewrite<'_> {
 fn every_frame_reads_and_is_written_again_to_the_same_bytes() {
     let files = std::fs::read_dir(directory()).expect("the directory is there");
     let files: Vec<_> = files.map(|entry| entry.expect("an entry").path()).collect();
-    assert!(files.len() >= 36, "only {} frames", files.len());
+    assert!(files.len() >= 42, "only {} frames", files.len());
     for file in files {
         let frame = read(&file);
         let mut rewrite = Rewrite { frame: &frame, rewritten: None };
@@ -272,4 +272,51 @@ fn list_offsets() {
     };
     check("kafka-python-list-offsets-v10", "kc", expected(-1, -1, 0));
     check("java-list-offsets-v10", "jc", expected(0, 5, 4000));
+}
+
+#[test]
+fn alter_configs() {
+    use alter_configs::{AlterConfigsRequest, AlterConfigsResource, AlterableConfig};
+    let configs = vec![AlterableConfig { name: "retention.ms".to_owned(), value: Some("60000".to_owned()) }];
+    let resources = vec![AlterConfigsResource { resource_type: 2, resource_name: "u".to_owned(), configs }];
+    check("librdkafka-alter-configs-v2", "la", AlterConfigsRequest { resources, validate_only: false });
+}
+
+#[test]
+fn incremental_alter_configs() {
+    use incremental_alter_configs::{AlterConfigsResource, AlterableConfig, IncrementalAlterConfigsRequest};
+    let config = |name: &str, config_operation, value: Option<&str>| AlterableConfig {
+        name: name.to_owned(),
+        config_operation,
+        value: value.map(str::to_owned),
+    };
+    let request = |name: &str, configs, validate_only| IncrementalAlterConfigsRequest {
+        resources: vec![AlterConfigsResource { resource_type: 2, resource_name: name.to_owned(), configs }],
+        validate_only,
+    };
+    let configs = vec![config("retention.ms", 0, Some("60000")), config("segment.ms", 1, None)];
+    check("java-incremental-alter-configs-v1", "ja", request("t", configs, false));
+    let configs = vec![config("cleanup.policy", 2, Some("compact"))];
+    check("librdkafka-incremental-alter-configs-v1", "la", request("u", configs, true));
+}
+
+#[test]
+fn create_partitions() {
+    use create_partitions::{CreatePartitionsAssignment, CreatePartitionsRequest, CreatePartitionsTopic};
+    let request = |name: &str, count, assignments, timeout_ms| CreatePartitionsRequest {
+        topics: vec![CreatePartitionsTopic { name: name.to_owned(), count, assignments }],
+        timeout_ms,
+        validate_only: false,
+    };
+    let assigned = Some(vec![CreatePartitionsAssignment { broker_ids: vec![1] }]);
+    check("java-create-partitions-v3", "ja", request("t", 3, assigned, 30_000));
+    check("librdkafka-create-partitions-v2", "la", request("u", 4, None, 60_000));
+}
+
+#[test]
+fn delete_records() {
+    use delete_records::{DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic};
+    let partitions = vec![DeleteRecordsPartition { partition_index: 3, offset: -1 }];
+    let topics = vec![DeleteRecordsTopic { name: "u".to_owned(), partitions }];
+    check("librdkafka-delete-records-v2", "la", DeleteRecordsRequest { topics, timeout_ms: 60_000 });
 }

@@ -1,5 +1,6 @@
 //! Topics over a store in memory, shared by several gateways.
 
+mod altered;
 mod refusals;
 mod watched;
 

@@ -2,6 +2,7 @@
 
 mod admin;
 mod security;
+mod settings;
 mod topics;
 
 use super::*;

@@ -1,13 +1,14 @@
 //! The partition log over the store in memory, which shows what a healthy server does not.
 
 mod chaos;
+mod deleted;
 mod faults;
 mod foreign;
 mod lost;
 mod moves;
 mod ordinary;
-mod ticks;
 mod proof;
+mod ticks;
 
 use crate::catalog::{PartitionPlace, TOPIC_ID_KEY, Topic, TopicSettings};
 use crate::clock::{Clock, ManualClock};

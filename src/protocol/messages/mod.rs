@@ -1,15 +1,18 @@
 //! The messages, one file an API, with the names of Kafka's own definitions.
 
 pub mod alter_client_quotas;
+pub mod alter_configs;
 pub mod alter_partition_reassignments;
 pub mod alter_replica_log_dirs;
 pub mod alter_user_scram_credentials;
 pub mod api_versions;
 pub mod create_acls;
 pub mod create_delegation_token;
+pub mod create_partitions;
 pub mod create_topics;
 pub mod delete_acls;
 pub mod delete_groups;
+pub mod delete_records;
 pub mod delete_topics;
 pub mod describe_acls;
 pub mod describe_client_quotas;
@@ -28,6 +31,7 @@ pub mod fetch;
 pub mod find_coordinator;
 pub mod get_telemetry_subscriptions;
 pub mod heartbeat;
+pub mod incremental_alter_configs;
 pub mod init_producer_id;
 pub mod join_group;
 pub mod leave_group;

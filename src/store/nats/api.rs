@@ -65,6 +65,7 @@ impl NatsStore {
         let limit = account["limits"]["max_storage"].as_i64().filter(|bytes| *bytes > 0);
         Ok(Storage {
             used: account["storage"].as_u64().unwrap_or(0),
+            reserved: account["reserved_storage"].as_u64().unwrap_or(0),
             limit: limit.and_then(|bytes| u64::try_from(bytes).ok()),
         })
     }

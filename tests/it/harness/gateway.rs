@@ -115,6 +115,11 @@ impl Gateway {
         self.process.is_some()
     }
 
+    /// Whether it has written this text to its log.
+    pub fn logged(&self, text: &str) -> bool {
+        self.process.as_ref().is_some_and(|process| process.logged(text))
+    }
+
     pub fn bootstrap(&self) -> String {
         format!("127.0.0.1:{}", self.port)
     }

@@ -30,14 +30,25 @@ impl Nats {
         nats
     }
 
+    /// With room for so much on disk, as nats-server writes sizes.
+    pub fn with_room(version: Version, max_file_store: &str) -> Nats {
+        let mut nats = Nats::settled(version, 8 * 1024 * 1024, max_file_store);
+        nats.restart();
+        nats
+    }
+
     /// Its port and folder are settled, nothing listens yet: `restart` starts it.
     pub fn not_started(version: Version, max_payload: usize) -> Nats {
+        Nats::settled(version, max_payload, "1TB")
+    }
+
+    fn settled(version: Version, max_payload: usize, max_file_store: &str) -> Nats {
         let folder = Folder::new("nats");
         let port = free_port();
         let store = folder.path().join("data");
         let config = format!(
             "listen: \"127.0.0.1:{port}\"\nmax_payload: {max_payload}\n\
-             jetstream {{ store_dir: \"{}\", max_file_store: 1TB }}\n",
+             jetstream {{ store_dir: \"{}\", max_file_store: {max_file_store} }}\n",
             store.display()
         );
         std::fs::write(folder.path().join("nats.conf"), config).expect("the configuration is written");

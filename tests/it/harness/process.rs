@@ -68,6 +68,11 @@ impl Process {
     }
 
     /// The end of what it logged.
+    /// Whether its log holds this text.
+    pub fn logged(&self, text: &str) -> bool {
+        String::from_utf8_lossy(&std::fs::read(&self.log).unwrap_or_default()).contains(text)
+    }
+
     pub fn log_tail(&self) -> String {
         let text = std::fs::read(&self.log).unwrap_or_default();
         let from = text.len().saturating_sub(8_000);

@@ -1,0 +1,109 @@
+//! The right to change a topic, among all gateways of a store.
+//!
+//! JetStream updates a stream's configuration unguarded: the last one wins. So whoever changes a topic that is there first
+//! writes its name into the bucket `kafka-gateways`, by compare-and-set. A claim ends when it is given back, or with its
+//! time, when a gateway died or does not know whether its last update may still arrive (ADR 25).
+
+use super::{Catalog, LOOK_TIMEOUT};
+use crate::cluster::BUCKET;
+use crate::limits::{CLAIM_LASTS, CLAIM_USED_MAX};
+use crate::sealed;
+use crate::store::{KvBucket, KvEntry, Sequence, StoreError, StoreResult, keys, kv_replace};
+use serde_json::json;
+use std::time::{Duration, Instant};
+
+/// Pauses between looks at a claim of somebody else's.
+const PAUSE: Duration = Duration::from_millis(50);
+
+pub(super) struct Claim<'a> {
+    catalog: &'a Catalog,
+    key: String,
+    revision: Sequence,
+    taken: Instant,
+    /// When the change must be done, however often the claim is renewed.
+    by: Instant,
+    kept: bool,
+}
+
+impl Catalog {
+    /// Claims a topic; waits for others until `deadline`, then it is `Busy`.
+    pub(super) fn claim(&self, name: &str, deadline: Instant) -> StoreResult<Claim<'_>> {
+        let patience = deadline.saturating_duration_since(self.clock.now().mono);
+        let looks = 1 + patience.as_millis() / PAUSE.as_millis();
+        for look in 0..looks {
+            if look > 0 {
+                let changing = self.changing.lock().expect("no holder panics");
+                drop(self.changed.wait_timeout(changing, PAUSE).expect("no holder panics"));
+            }
+            match self.try_claim(name, deadline) {
+                Err(StoreError::WrongLast(_) | StoreError::Busy) => {}
+                outcome => return outcome,
+            }
+        }
+        Err(StoreError::Busy)
+    }
+
+    /// Claims a topic, for a change that is to be done by `by`, if nobody else has it.
+    pub(super) fn try_claim(&self, name: &str, by: Instant) -> StoreResult<Claim<'_>> {
+        let key = format!("changing.{}", keys::token(name));
+        let now = self.clock.now();
+        let entry = self.claim_entry(&key, now.mono + LOOK_TIMEOUT)?;
+        let held = entry.value.as_deref().and_then(sealed::open).and_then(|value| value["until_ms"].as_i64());
+        if held.is_some_and(|until_ms| now.wall_ms < until_ms) {
+            return Err(StoreError::Busy);
+        }
+        let revision = self.write_claim(&key, entry.revision)?;
+        Ok(Claim { catalog: self, key, revision, taken: now.mono, by, kept: false })
+    }
+
+    fn claim_entry(&self, key: &str, deadline: Instant) -> StoreResult<KvEntry> {
+        match self.store.kv_get(BUCKET, key, deadline) {
+            Err(StoreError::NoStream) => {
+                let replicas = self.defaults.replicas;
+                self.store.kv_ensure(&KvBucket { name: BUCKET.to_owned(), replicas, max_age_ms: None }, deadline)?;
+                self.store.kv_get(BUCKET, key, deadline)
+            }
+            outcome => outcome,
+        }
+    }
+
+    fn write_claim(&self, key: &str, expected: Sequence) -> StoreResult<Sequence> {
+        let now = self.clock.now();
+        let lasts_ms = i64::try_from(CLAIM_LASTS.as_millis()).expect("a claim lasts seconds");
+        let value = json!({ "until_ms": now.wall_ms.saturating_add(lasts_ms) });
+        kv_replace(&*self.store, BUCKET, key, Some(sealed::seal(&value)), expected, now.mono + LOOK_TIMEOUT)
+    }
+}
+
+impl Claim<'_> {
+    /// Until when calls may be made under this claim, which is renewed if it is no longer young.
+    pub fn deadline(&mut self) -> StoreResult<Instant> {
+        let now = self.catalog.clock.now().mono;
+        if now >= self.taken + CLAIM_USED_MAX / 2 {
+            self.revision = self.catalog.write_claim(&self.key, self.revision)?;
+            self.taken = now;
+        }
+        Ok(self.by.min(self.taken + CLAIM_USED_MAX))
+    }
+
+    /// Lets undoing take some time beyond the deadline.
+    pub fn extend(&mut self) {
+        self.by = self.by.max(self.catalog.clock.now().mono + LOOK_TIMEOUT);
+    }
+
+    /// Leaves it to its time: a change whose outcome is not known may still arrive.
+    pub fn keep(&mut self) {
+        self.kept = true;
+    }
+}
+
+impl Drop for Claim<'_> {
+    fn drop(&mut self) {
+        if self.kept {
+            return;
+        }
+        let deadline = self.catalog.clock.now().mono + LOOK_TIMEOUT;
+        // Who cannot give it back lets it run out.
+        let _ = kv_replace(&*self.catalog.store, BUCKET, &self.key, None, self.revision, deadline);
+    }
+}
