@@ -3,6 +3,7 @@
 mod admin;
 mod clients;
 mod crashes;
+mod deploy;
 mod embedded;
 mod examples;
 mod foreign;
