@@ -457,17 +457,4 @@ mod tests {
         assert_eq!(config.embedded.expect("it is on").data_dir, PathBuf::from("/d"));
         assert!(parse("", &[("HANZO_KAFKA_EMBEDDED", "perhaps")]).is_err());
     }
-
-    #[test]
-    fn every_flag_has_an_environment_variable_in_the_help() {
-        let help = parse("--help", &[]).expect_err("the help text");
-        let flags = help.lines().filter_map(|line| line.trim_start().strip_prefix("--")).collect::<Vec<_>>();
-        assert!(flags.len() > 20, "{help}");
-        let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
-        for flag in flags {
-            let name = flag.split_whitespace().next().expect("a flag has a name");
-            let variable = format!("[env: HANZO_KAFKA_{}", name.replace('-', "_").to_uppercase());
-            assert!(help.contains(&variable), "{variable} is missing");
-        }
-    }
 }

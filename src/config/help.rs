@@ -189,15 +189,17 @@ pub fn man_page() -> String {
     let _ = writeln!(text, ".TH HANZO-KAFKA 1 \"\" \"hanzo-kafka {}\" \"Hanzo Kafka\"", env!("CARGO_PKG_VERSION"));
     text.push_str(".SH NAME\nhanzo-kafka \\- the Kafka protocol on NATS JetStream\n");
     text.push_str(".SH SYNOPSIS\n.B hanzo-kafka\n[\\fIFLAGS\\fR]\n.SH DESCRIPTION\n");
-    for paragraph in [
+    let mut paragraphs = [
         "A stateless gateway. Kafka clients speak the Kafka wire protocol to it, and it keeps all state in NATS JetStream: \
          records, committed offsets, groups. A gateway that dies is replaced by starting another.",
         "JetStream 2.10 or newer is needed. If none can be reached within two seconds of the start, the gateway serves all \
          the same and tells clients to try again.",
         TIMES_AND_SIZES,
-    ] {
-        let _ = write!(text, ".PP\n{}\n", escaped(paragraph));
-    }
+    ]
+    .map(escaped)
+    .join("\n.PP\n");
+    paragraphs.push('\n');
+    text.push_str(&paragraphs);
     text.push_str(".SH OPTIONS\n");
     for (title, flags) in grouped(&app) {
         let _ = writeln!(text, ".SS {}", escaped(title));
@@ -205,10 +207,10 @@ pub fn man_page() -> String {
             let value = flag.value.as_ref().map_or(String::new(), |value| format!(" \\fI{}\\fR", escaped(value)));
             let _ = write!(text, ".TP\n\\fB\\-\\-{}\\fR{value}\n{}.\n", escaped(&flag.long), escaped(&flag.text));
             if let Some(default) = &flag.default {
-                let _ = writeln!(text, "Default: {}.", escaped(default));
+                let _ = write!(text, ".br\nDefault: {}\n", escaped(default));
             }
             if let Some(variable) = &flag.variable {
-                let _ = writeln!(text, "Environment: {}.", escaped(variable));
+                let _ = write!(text, ".br\nEnvironment: {}\n", escaped(variable));
             }
         }
     }

@@ -4,6 +4,7 @@ mod admin;
 mod clients;
 mod crashes;
 mod deleted_records;
+mod deploy;
 mod embedded;
 mod examples;
 mod foreign;
