@@ -325,6 +325,10 @@ impl Catalog {
         /// Too many streams, no room in memory, or no limits set for the account.
         const LIMITS: [u32; 3] = [10027, 10028, 10120];
         match error {
+            // Too few servers, or too few that are there; where it is the disk, the server adds that.
+            StoreError::NoSpace(text) if text.starts_with("no suitable peers") && !text.contains("insufficient") => {
+                CreateTopicError::InvalidReplication(format!("The store cannot place the replicas: {text}"))
+            }
             StoreError::NoSpace(text) => CreateTopicError::NoRoom(self.no_room(plan, &text)),
             StoreError::Refused { code: REPLICAS_NOT_SUPPORTED, text } => CreateTopicError::InvalidReplication(text),
             StoreError::Refused { code, text } if LIMITS.contains(&code) => CreateTopicError::NoRoom(text),

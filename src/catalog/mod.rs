@@ -170,6 +170,10 @@ const RETRY_AFTER: Duration = Duration::from_secs(1);
 /// How long one look at the store may take.
 const LOOK_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// How long a listing may take: where streams do not answer, a cluster waits four seconds for them, and once more for further
+/// pages.
+const LISTING_TIMEOUT: Duration = Duration::from_secs(10);
+
 /// How many topics that a listing does not show are asked for in vain before the others wait for the next listing: each
 /// may cost the whole `LOOK_TIMEOUT`.
 const FAILED_LOOKS_MAX: usize = 3;
@@ -338,7 +342,7 @@ impl Catalog {
     /// Lists the store and takes in what changed. What a listing merely does not show is asked for before it counts as
     /// gone: a cluster leaves out streams without a leader.
     pub fn refresh(&self) -> StoreResult<()> {
-        self.listings.share(&(), 2 * LOOK_TIMEOUT, || self.list()).outcome
+        self.listings.share(&(), LISTING_TIMEOUT, || self.list()).outcome
     }
 
     /// Whether an advisory would have told of a topic created meanwhile.
@@ -358,7 +362,7 @@ impl Catalog {
                     return Ok(());
                 }
             }
-            let shared = self.listings.share(&(), 2 * LOOK_TIMEOUT, || self.list());
+            let shared = self.listings.share(&(), LISTING_TIMEOUT, || self.list());
             shared.outcome?;
             if shared.ours {
                 break;
@@ -484,7 +488,7 @@ impl Catalog {
             memory.listing_stale = false;
             (memory.tick(), memory.topics.keys().cloned().collect())
         };
-        let listed = self.store.stream_list(names::ALL_SUBJECTS, now.mono + LOOK_TIMEOUT);
+        let listed = self.store.stream_list(names::ALL_SUBJECTS, now.mono + LISTING_TIMEOUT);
         let listing = listed.inspect_err(|_| {
             let mut memory = self.memory.lock().expect("no holder panics");
             memory.listing_stale = true;

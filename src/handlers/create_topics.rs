@@ -107,7 +107,7 @@ fn counts(cx: &Context, asked: &CreatableTopic, defaults: &CatalogDefaults) -> R
     }
     let replicas = match asked.replication_factor {
         -1 => defaults.replicas,
-        factor => replicas(cx, factor, defaults.replicas)?,
+        factor => replicas(cx, factor, most_replicas(cx, defaults))?,
     };
     let partitions = match asked.num_partitions {
         -1 => defaults.partitions,
@@ -117,6 +117,12 @@ fn counts(cx: &Context, asked: &CreatableTopic, defaults: &CatalogDefaults) -> R
         })?,
     };
     Ok((partitions, replicas))
+}
+
+/// What a cluster can place it says itself, in the answer to the creation.
+fn most_replicas(cx: &Context, defaults: &CatalogDefaults) -> u32 {
+    let is_cluster = cx.services.store.info().clustered && !cx.services.config.accept_any_replication_factor;
+    if is_cluster { REPLICA_COUNTS[REPLICA_COUNTS.len() - 1] } else { defaults.replicas }
 }
 
 fn replicas(cx: &Context, factor: i16, most: u32) -> Result<u32, Refusal> {

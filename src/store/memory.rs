@@ -81,7 +81,13 @@ impl Default for MemoryStore {
 impl MemoryStore {
     /// An empty store of a 2.10 server with a max_payload of 1 MiB, at the time where a `ManualClock` starts.
     pub fn new() -> Self {
-        let info = ServerInfo { version: "2.10.26".to_owned(), api_level: 0, max_payload: 1_048_576, connected: true };
+        let info = ServerInfo {
+            version: "2.10.26".to_owned(),
+            api_level: 0,
+            max_payload: 1_048_576,
+            connected: true,
+            clustered: false,
+        };
         let state = State {
             streams: BTreeMap::new(),
             made: 0,

@@ -34,6 +34,8 @@ pub struct ServerInfo {
     /// Bytes, headers included.
     pub max_payload: usize,
     pub connected: bool,
+    /// It is part of a cluster, so streams may have replicas.
+    pub clustered: bool,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -11,11 +11,13 @@ mod groups;
 #[allow(dead_code, reason = "shared with the torture tests and the bench, each of which uses a part")]
 mod harness;
 mod hostile;
+mod nats_login;
 mod offsets;
 mod outages;
 mod produce;
 mod round_trips;
 mod service;
+mod three_servers;
 mod topics;
 mod two_gateways;
 mod versions;

@@ -4,14 +4,16 @@ use super::link::Request;
 use super::{NatsStore, header, json_of};
 use crate::store::{Sequence, Storage, StoreError, StoreResult, StreamInfo, StreamListing, StreamState};
 use bytes::Bytes;
+use crossbeam_channel::bounded;
 use serde_json::{Value, json};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// A copy of this message is being stored: told to a publish with a message id.
 pub const DUPLICATE_IN_PROCESS: u32 = 10158;
 
 /// Pages of a list that are asked for; far more than a cluster can hold, so that a list that never ends does end.
-const PAGES_MAX: usize = 10_000;
+const PAGES_MAX: u64 = 10_000;
 
 /// How long a reader waits to learn the API level, and how often it is asked for in vain.
 const LEVEL_PATIENCE: Duration = Duration::from_millis(250);
@@ -102,36 +104,32 @@ impl NatsStore {
     }
 
     pub(super) fn api_stream_list(&self, subject_filter: &str, deadline: Instant) -> StoreResult<StreamListing> {
-        let mut streams: Vec<StreamInfo> = Vec::new();
-        let mut silent: Vec<String> = Vec::new();
-        let mut offset = 0;
-        for _ in 0..PAGES_MAX {
-            let body = json!({ "subject": subject_filter, "offset": offset });
-            let mut page = self.api("STREAM.LIST", &body, deadline)?;
-            // A stream whose leader is away is missing, not gone.
-            let missing = page["missing"].as_array().into_iter().flatten();
-            silent.extend(missing.filter_map(|name| name.as_str().map(str::to_owned)));
-            let total = page["total"].as_u64().unwrap_or(0);
-            let Value::Array(listed) = page["streams"].take() else { break };
-            offset += listed.len() as u64;
-            let is_last = listed.is_empty() || offset >= total;
-            for info in listed {
-                let info = stream_info(info)?;
-                if one_subject(&info.config).is_some_and(|subject| subject_matches(subject_filter, subject)) {
-                    streams.push(info);
-                }
-            }
-            if is_last {
-                break;
-            }
+        let mut listing = StreamListing::default();
+        let first = self.api("STREAM.LIST", &page(subject_filter, 0), deadline)?;
+        let total = first["total"].as_u64().unwrap_or(0);
+        let listed = take_page(first, subject_filter, &mut listing)?;
+        // Together: a server waits four seconds for each page with a stream that does not answer.
+        let offsets = (1..PAGES_MAX).map(|number| number * listed).take_while(|offset| listed > 0 && *offset < total);
+        let asked: Vec<_> = offsets
+            .map(|offset| {
+                let (sender, receiver) = bounded(1);
+                let request = api_request("STREAM.LIST", &page(subject_filter, offset));
+                self.control.begin(Arc::new(request), deadline, Box::new(move |outcome| drop(sender.send(outcome))));
+                receiver
+            })
+            .collect();
+        for receiver in asked {
+            let outcome = receiver.recv_deadline(deadline).map_err(|_| StoreError::NoAnswer)?;
+            take_page(json_of(outcome)?, subject_filter, &mut listing)?;
         }
         // Streams that came or went between two pages may stand twice.
+        let StreamListing { streams, silent } = &mut listing;
         streams.sort_by(|a, b| a.name.cmp(&b.name));
         streams.dedup_by(|a, b| a.name == b.name);
         silent.retain(|name| streams.binary_search_by(|info| info.name.cmp(name)).is_err());
         silent.sort();
         silent.dedup();
-        Ok(StreamListing { streams, silent })
+        Ok(listing)
     }
 
     pub(super) fn api_message_delete(&self, stream: &str, at: Sequence, deadline: Instant) -> StoreResult<()> {
@@ -151,6 +149,30 @@ impl NatsStore {
 pub(super) fn api_request(subject: &str, body: &Value) -> Request {
     let payload = if body.is_null() { Bytes::new() } else { body.to_string().into() };
     Request { subject: format!("$JS.API.{subject}"), headers: Vec::new(), payload }
+}
+
+fn page(subject_filter: &str, offset: u64) -> Value {
+    json!({ "subject": subject_filter, "offset": offset })
+}
+
+/// Takes in one page of a list; how many streams it was about.
+fn take_page(mut page: Value, subject_filter: &str, listing: &mut StreamListing) -> StoreResult<u64> {
+    // A stream whose leader is away is missing, not gone.
+    let missing = page["missing"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    let mut count = 0;
+    for name in missing {
+        count += 1;
+        listing.silent.push(name.to_owned());
+    }
+    let Value::Array(listed) = page["streams"].take() else { return Ok(count) };
+    for info in listed {
+        count += 1;
+        let info = stream_info(info)?;
+        if one_subject(&info.config).is_some_and(|subject| subject_matches(subject_filter, subject)) {
+            listing.streams.push(info);
+        }
+    }
+    Ok(count)
 }
 
 fn config_name(config: &Value) -> StoreResult<&str> {

@@ -184,6 +184,7 @@ impl Store for NatsStore {
             version: facts.version,
             api_level: self.level.lock().expect("no holder panics").number,
             max_payload: self.writes.max_payload(),
+            clustered: facts.clustered,
             connected: self.writes.is_open() && self.reads.is_open() && self.control.is_open(),
         }
     }

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 pub struct Facts {
     pub version: String,
     pub max_payload: usize,
+    pub clustered: bool,
     pub refusal: Option<Refusal>,
 }
 

@@ -140,6 +140,7 @@ pub struct Greeting {
     pub version: String,
     pub max_payload: usize,
     pub jetstream: bool,
+    pub clustered: bool,
     pub cluster_addresses: Vec<String>,
 }
 
@@ -203,6 +204,7 @@ fn greeting(address: SocketAddr, patience: Duration) -> Result<(TcpStream, Greet
     let greeting = Greeting {
         version: info["version"].as_str().unwrap_or_default().to_owned(),
         max_payload: info["max_payload"].as_u64().and_then(|n| usize::try_from(n).ok()).unwrap_or(1 << 20),
+        clustered: info["cluster"].is_string(),
         jetstream: info["jetstream"].as_bool().unwrap_or(false),
         cluster_addresses: addresses.map(str::to_owned).collect(),
     };

@@ -341,8 +341,12 @@ impl Supervisor {
 
     fn greeted(&mut self, greeting: &Greeting) {
         self.shared.servers.lock().expect("no holder panics").learn(&greeting.cluster_addresses);
-        *self.shared.facts.lock().expect("no holder panics") =
-            Facts { version: greeting.version.clone(), max_payload: greeting.max_payload, refusal: None };
+        *self.shared.facts.lock().expect("no holder panics") = Facts {
+            version: greeting.version.clone(),
+            max_payload: greeting.max_payload,
+            clustered: greeting.clustered,
+            refusal: None,
+        };
     }
 
     fn signal(&mut self, number: u64, signal: Signal) {

@@ -4,10 +4,11 @@ use super::process::Process;
 use super::{Folder, JetStream, SOON, Version, eventually, free_port, tool};
 use serde_json::{Value, json};
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-/// What a cluster may need on a busy machine until it has leaders and knows its members.
-const FORMING: Duration = Duration::from_secs(60);
+/// How long a new cluster may take to know its members, and how often it is started anew if it does not.
+const FORMING: Duration = Duration::from_secs(20);
+const FORMING_ATTEMPTS: usize = 4;
 
 pub struct Cluster {
     nodes: Vec<Node>,
@@ -41,9 +42,14 @@ impl Cluster {
             Node { name, port: *port, process: None, folder }
         };
         let mut cluster = Cluster { nodes: ports.iter().enumerate().map(node).collect(), version };
-        (0..3).for_each(|index| cluster.start_node(index));
-        cluster.wait_formed();
-        cluster
+        for _ in 0..FORMING_ATTEMPTS {
+            (0..3).for_each(|index| cluster.start_node(index));
+            if cluster.has_formed() {
+                return cluster;
+            }
+            (0..3).for_each(|index| cluster.kill(index));
+        }
+        panic!("the cluster does not form");
     }
 
     fn start_node(&mut self, index: usize) {
@@ -58,14 +64,20 @@ impl Cluster {
     }
 
     /// A cluster that answers may still not know its members: it has formed when a stream gets a place on all of them.
-    fn wait_formed(&self) {
+    fn has_formed(&self) -> bool {
         let probe = json!({ "name": "probe", "subjects": ["probe"], "num_replicas": 3 });
-        eventually("a stream gets three servers", FORMING, || {
-            let mut jetstream = self.try_jetstream(0)?;
-            jetstream.try_api("STREAM.CREATE.probe", &probe).ok()?;
-            let _ = jetstream.try_api("STREAM.DELETE.probe", &Value::Null);
-            Some(())
-        });
+        let deadline = Instant::now() + FORMING;
+        while Instant::now() < deadline {
+            let made = self.try_jetstream(0).and_then(|mut jetstream| {
+                jetstream.try_api("STREAM.CREATE.probe", &probe).ok()?;
+                jetstream.try_api("STREAM.DELETE.probe", &Value::Null).ok()
+            });
+            if made.is_some() {
+                return true;
+            }
+            std::thread::sleep(Duration::from_millis(200));
+        }
+        false
     }
 
     pub fn urls(&self) -> String {
@@ -107,6 +119,10 @@ impl Cluster {
     pub fn jetstream(&self) -> JetStream {
         let live = |index: usize| self.nodes[index].process.as_ref().and_then(|_| self.try_jetstream(index));
         eventually("a nats-server answers", SOON, || (0..self.nodes.len()).find_map(live))
+    }
+
+    pub fn step_down(&self, stream: &str) {
+        let _ = self.jetstream().try_api(&format!("STREAM.LEADER.STEPDOWN.{stream}"), &Value::Null);
     }
 
     /// The index of the server that leads a stream.

@@ -123,6 +123,11 @@ impl Gateway {
         Wire::connect(self.port)
     }
 
+    /// All that it logged, also when it runs no more.
+    pub fn log_text(&self) -> String {
+        String::from_utf8_lossy(&std::fs::read(self.folder.path().join("log")).unwrap_or_default()).into_owned()
+    }
+
     /// kill -9.
     pub fn kill(&mut self) {
         self.process = None;

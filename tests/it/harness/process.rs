@@ -79,6 +79,11 @@ impl Process {
         Some(std::fs::read_dir(format!("/proc/{}/task", self.pid())).ok()?.count())
     }
 
+    /// All that it logged.
+    pub fn log_text(&self) -> String {
+        String::from_utf8_lossy(&std::fs::read(&self.log).unwrap_or_default()).into_owned()
+    }
+
     /// Resident memory in bytes, where the system tells.
     pub fn resident_bytes(&self) -> Option<u64> {
         let statm = std::fs::read_to_string(format!("/proc/{}/statm", self.pid())).ok()?;
