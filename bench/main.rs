@@ -1,8 +1,9 @@
 //! `make bench`: how the gateway compares with its store alone, and what idle clients cost the busy ones.
 //!
 //! Each comparison alternates its two sides and gives medians: on a shared machine only ratios of neighbours mean much.
-//! Words on the command line choose parts: `throughput`, `latency`, `order`; `quick` makes all smaller.
+//! Words on the command line choose parts: `throughput`, `latency`, `order`, `connections`; `quick` makes all smaller.
 
+mod connections;
 #[allow(dead_code, unused_imports, reason = "shared with the tests, which use all of it")]
 #[path = "../tests/it/harness/mod.rs"]
 mod harness;
@@ -18,10 +19,18 @@ pub struct Scale {
     pub throughput_records: usize,
     pub latency_records: usize,
     pub order_records: usize,
+    pub connections: usize,
 }
 
-const FULL: Scale = Scale { runs: 5, throughput_records: 400_000, latency_records: 2000, order_records: 1_000_000 };
-const QUICK: Scale = Scale { runs: 2, throughput_records: 20_000, latency_records: 200, order_records: 50_000 };
+const FULL: Scale = Scale {
+    runs: 5,
+    throughput_records: 400_000,
+    latency_records: 2000,
+    order_records: 1_000_000,
+    connections: 10_000,
+};
+const QUICK: Scale =
+    Scale { runs: 2, throughput_records: 20_000, latency_records: 200, order_records: 50_000, connections: 300 };
 
 /// A part's name, and what measures it.
 type Part = (&'static str, fn(&Scale));
@@ -30,8 +39,12 @@ fn main() {
     raise_open_files();
     let words: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
     let scale = if words.iter().any(|word| word == "quick") { QUICK } else { FULL };
-    let parts: [Part; 3] =
-        [("throughput", throughput::measure), ("latency", latency::measure), ("order", order::measure)];
+    let parts: [Part; 4] = [
+        ("throughput", throughput::measure),
+        ("latency", latency::measure),
+        ("order", order::measure),
+        ("connections", connections::measure),
+    ];
     let chosen = |name: &str| words.iter().any(|word| word == name);
     let all = !parts.iter().any(|(name, _)| chosen(name));
     for (name, measure) in parts {

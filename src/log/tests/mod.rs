@@ -6,6 +6,7 @@ mod foreign;
 mod lost;
 mod moves;
 mod ordinary;
+mod ticks;
 
 use crate::catalog::{PartitionPlace, TOPIC_ID_KEY, Topic, TopicSettings};
 use crate::clock::{Clock, ManualClock};

@@ -1,0 +1,92 @@
+//! Ticks between gateways: what wakes a fetch that waits, and what is noticed when ticks are lost.
+
+use super::*;
+use crate::wake::WaiterId;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+const BEAT: Duration = Duration::from_secs(1);
+
+/// Two gateways that have heard of each other, and how often a fetch that waits at the second was woken.
+fn pair(world: &World) -> (Gateway, Gateway, Arc<AtomicUsize>) {
+    let (a, b) = (world.gateway(), world.gateway());
+    let woken = Arc::new(AtomicUsize::new(0));
+    let counted = woken.clone();
+    b.wakeups.set_sink(Box::new(move |_| {
+        counted.fetch_add(1, Ordering::SeqCst);
+    }));
+    a.append(batch(1)).expect("stored");
+    pass(&[&a, &b], 5 * BEAT);
+    assert_eq!((a.end(), b.end()), (1, 1));
+    b.wakeups.register(WaiterId(1), &[b.log.watch_key()]);
+    woken.store(0, Ordering::SeqCst);
+    (a, b, woken)
+}
+
+/// Time passes for all of them alike.
+fn pass(gateways: &[&Gateway], time: Duration) {
+    for _ in 0..100 {
+        gateways[0].clock.advance(time / 100);
+        gateways.iter().for_each(|gateway| gateway.run());
+    }
+}
+
+#[test]
+fn a_commit_elsewhere_wakes_who_waits_and_nothing_else_does() {
+    let world = World::new();
+    let (a, b, woken) = pair(&world);
+    pass(&[&a, &b], 20 * BEAT);
+    assert_eq!(woken.load(Ordering::SeqCst), 0);
+    a.append(batch(1)).expect("stored");
+    assert_eq!(woken.load(Ordering::SeqCst), 1);
+    assert_eq!(b.read(1, 1_000), Ok(vec![(1, 2)]));
+}
+
+#[test]
+fn who_waits_looks_once_more_when_a_tick_was_lost() {
+    let world = World::new();
+    let (a, b, woken) = pair(&world);
+    world.store.drop_core_messages(true);
+    a.append(batch(1)).expect("stored");
+    world.store.drop_core_messages(false);
+    assert_eq!(woken.load(Ordering::SeqCst), 0);
+    pass(&[&a, &b], BEAT + BEAT / 5);
+    assert_eq!(woken.load(Ordering::SeqCst), 1, "the next heartbeat shows the gap");
+    assert_eq!(b.read(1, 1_000), Ok(vec![(1, 2)]));
+    woken.store(0, Ordering::SeqCst);
+    // The ends are written down when a partition has been quiet.
+    pass(&[&a, &b], 5 * BEAT);
+    let asked = world.store.counts().reads();
+    pass(&[&a, &b], 20 * BEAT);
+    assert_eq!(woken.load(Ordering::SeqCst), 0, "once");
+    assert_eq!(b.read(2, 1_000), Ok(vec![]));
+    assert_eq!(world.store.counts().reads(), asked, "and what is certain again costs nothing");
+}
+
+#[test]
+fn who_waits_looks_when_a_gateway_falls_silent() {
+    let world = World::new();
+    let (a, b, woken) = pair(&world);
+    world.store.drop_core_messages(true);
+    a.append(batch(1)).expect("stored");
+    world.store.drop_core_messages(false);
+    drop(a);
+    pass(&[&b], 5 * BEAT);
+    assert_eq!(woken.load(Ordering::SeqCst), 1, "it died with the news");
+    assert_eq!(b.read(1, 1_000), Ok(vec![(1, 2)]));
+}
+
+#[test]
+fn who_waits_looks_when_its_gateway_hears_again() {
+    let world = World::new();
+    let (a, b, woken) = pair(&world);
+    world.store.drop_core_messages(true);
+    pass(&[&a, &b], 10 * BEAT);
+    let deaf = woken.load(Ordering::SeqCst);
+    assert!(deaf <= 2, "nobody is woken again and again while nothing is heard: {deaf}");
+    a.append(batch(1)).expect("stored");
+    world.store.drop_core_messages(false);
+    pass(&[&a, &b], 2 * BEAT);
+    let heard = woken.load(Ordering::SeqCst);
+    assert!((deaf + 1..=deaf + 3).contains(&heard), "{heard}");
+    assert_eq!(b.read(1, 1_000), Ok(vec![(1, 2)]));
+}
