@@ -188,7 +188,9 @@ on_each_server! {
         let server = Guarded::start(version, &logins);
         let url = format!("nats://kafka:k@127.0.0.1:{}", server.port);
         let mut gateways: Vec<Gateway> = (0..2).map(|_| Gateway::not_ready(&url, &[])).collect();
-        gateways.iter_mut().for_each(|gateway| drop(gateway.wait_ready()));
+        for gateway in &mut gateways {
+            gateway.wait_ready();
+        }
         let (mut a, mut b) = (gateways[0].wire(), gateways[1].wire());
 
         // Topics, records, producer ids; what one creates the other knows (advisories), and a produce wakes it (ticks).

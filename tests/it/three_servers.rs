@@ -1,9 +1,9 @@
 //! A cluster of three nats-servers, and one of them away.
 
 use crate::harness::batch::Batch;
+use crate::harness::cluster::Cluster;
 use crate::harness::librdkafka::{self, numbered, texts};
 use crate::harness::wire::topic_name;
-use crate::harness::cluster::Cluster;
 use crate::harness::{Gateway, SOON, Wire, eventually};
 use crate::on_each_server;
 use kafka_protocol::messages::create_topics_request::CreatableTopic;
