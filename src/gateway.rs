@@ -6,11 +6,7 @@ use crate::cluster::Cluster;
 use crate::config::Config;
 use crate::group::{Alone, Groups, OwnerId, Setup};
 use crate::handlers::{Gateway, Services};
-<<<<<<< HEAD
 use crate::limits::{self, LEASE_ROUNDS_APART, STORE_CALL_MAX};
-=======
-use crate::limits::{self, STORE_CALL_MAX};
->>>>>>> 679197d (Believe a cluster neither that a stream is missing nor that it ends before its anchor)
 use crate::log::{LogParts, Logs};
 use crate::metrics::Metrics;
 use crate::offsets::Offsets;
