@@ -48,6 +48,9 @@ pub fn handle(cx: &Context, request: ProduceRequest) -> Outcome {
         let mut rows = Vec::with_capacity(topic.partition_data.len());
         for data in topic.partition_data {
             let mut row = PartitionProduceResponse { index: data.index, base_offset: -1, ..Default::default() };
+            if found.is_err() {
+                send_back(cx, &named, &data);
+            }
             match found.as_ref().map_err(|code| Fault::code(*code)).and_then(|topic| check(cx, topic, &data)) {
                 Ok((log, batch, header)) => {
                     accepted.push(Accepted {
@@ -75,6 +78,18 @@ pub fn handle(cx: &Context, request: ProduceRequest) -> Outcome {
     }
     let waiting = Waiting { cx: cx.clone(), acks: request.acks, answer, accepted, pending, deadline };
     Outcome::Park(Box::new(waiting))
+}
+
+/// A batch whose topic cannot be found, maybe only now: what its producer has sent behind it must not be taken first.
+fn send_back(cx: &Context, named: &Named, data: &PartitionProduceData) {
+    let header = data.records.as_ref().and_then(|sent| BatchHeader::parse(sent).ok());
+    if let Some(header) = header.filter(BatchHeader::has_producer) {
+        let topic = match named {
+            Named::Name(name) => (*name).to_owned(),
+            Named::Id(id) => id.to_string(),
+        };
+        cx.services.logs.send_back(topic, data.index, &header);
+    }
 }
 
 fn check_request(transactional_id: &Option<String>, acks: i16) -> Result<(), ErrorCode> {

@@ -32,9 +32,11 @@ pub use time::TimeQuery;
 
 use crate::catalog::Topic;
 use crate::clock::Clock;
+use crate::limits::SENT_BACK_PRODUCERS_MAX;
 use crate::limits::{DOUBTED_APART, DOUBTED_AT_ONCE};
 use crate::metrics::{Counter, Histogram};
 use crate::protocol::error_code::ErrorCode;
+use crate::records::batch::BatchHeader;
 use crate::records::build::BatchBuilder;
 use crate::store::{Publish, Sequence, Store, StoreError};
 use crate::tasks::Tasks;
@@ -42,6 +44,7 @@ use crate::wake::Wakeups;
 use crate::wire::Uuid;
 use bytes::Bytes;
 use cache::{Cache, PartitionKey};
+use sent_back::SentBack;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -184,6 +187,8 @@ pub struct Logs {
     shared: Arc<Shared>,
     /// Protects the registry; held only for look-ups.
     open: Mutex<HashMap<PartitionKey, Arc<PartitionLog>>>,
+    /// What was sent back while a topic could not be found: by its name or id, and partition. A leaf.
+    early: Mutex<HashMap<(String, i32), SentBack>>,
 }
 
 /// What the logs are built on.
@@ -221,7 +226,7 @@ impl Logs {
             writes: AtomicU64::new(0),
             on_missing,
         });
-        let logs = Arc::new(Logs { shared, open: Mutex::new(HashMap::new()) });
+        let logs = Arc::new(Logs { shared, open: Mutex::default(), early: Mutex::default() });
         let (heard, doubted) = (Arc::downgrade(&logs), Arc::downgrade(&logs));
         let on_commit = move |key, news: ticks::News| {
             if let Some(log) = heard.upgrade().and_then(|logs| logs.get(key)) {
@@ -262,11 +267,30 @@ impl Logs {
     pub fn partition(&self, topic: &Topic, index: i32) -> Option<Arc<PartitionLog>> {
         let place = topic.partitions.get(usize::try_from(index).ok()?)?;
         let key = (topic.id, index);
-        let mut open = self.open.lock().expect("no holder panics");
-        let log = open.entry(key).or_insert_with(|| {
-            Arc::new(PartitionLog::new(self.shared.clone(), topic.name.clone(), key, place.clone()))
-        });
-        Some(log.clone())
+        let log = {
+            let mut open = self.open.lock().expect("no holder panics");
+            let log = open.entry(key).or_insert_with(|| {
+                Arc::new(PartitionLog::new(self.shared.clone(), topic.name.clone(), key, place.clone()))
+            });
+            log.clone()
+        };
+        let mut early = self.early.lock().expect("no holder panics");
+        if !early.is_empty() {
+            let names = [topic.name.clone(), topic.id.to_string()];
+            let sent_back: Vec<SentBack> = names.into_iter().filter_map(|name| early.remove(&(name, index))).collect();
+            drop(early);
+            sent_back.into_iter().for_each(|sent_back| log.lock().sent_back.merge(sent_back));
+        }
+        Some(log)
+    }
+
+    /// A producer was told to send a batch again, because its topic (named by name or id) could not be found.
+    pub fn send_back(&self, topic: String, index: i32, header: &BatchHeader) {
+        let mut early = self.early.lock().expect("no holder panics");
+        if early.len() >= SENT_BACK_PRODUCERS_MAX {
+            early.clear();
+        }
+        early.entry((topic, index)).or_default().note_one(header);
     }
 
     /// Ends the logs of a deleted topic: who waits on them is answered.

@@ -20,15 +20,27 @@ impl SentBack {
     /// Takes note of batches that are refused and will be sent again.
     pub fn note<'a>(&mut self, refused: impl IntoIterator<Item = &'a Append>) {
         for header in refused.into_iter().map(|append| &append.header).filter(|header| header.has_producer()) {
-            if self.awaited.len() >= SENT_BACK_PRODUCERS_MAX {
-                // Rather forget than grow: what is lost is only the guess about a producer that nothing is known of.
-                self.awaited.clear();
-            }
-            let news = (header.producer_epoch, header.base_sequence);
-            let awaited = self.awaited.entry(header.producer_id).or_insert(news);
-            if news.0 > awaited.0 || (news.0 == awaited.0 && is_ahead(awaited.1, news.1)) {
-                *awaited = news;
-            }
+            self.note_one(header);
+        }
+    }
+
+    pub fn note_one(&mut self, header: &BatchHeader) {
+        self.add(header.producer_id, (header.producer_epoch, header.base_sequence));
+    }
+
+    /// Takes note of all that the other one knows of.
+    pub fn merge(&mut self, other: SentBack) {
+        other.awaited.into_iter().for_each(|(producer, news)| self.add(producer, news));
+    }
+
+    fn add(&mut self, producer: i64, news: (i16, i32)) {
+        if self.awaited.len() >= SENT_BACK_PRODUCERS_MAX {
+            // Rather forget than grow: what is lost is only the guess about a producer that nothing is known of.
+            self.awaited.clear();
+        }
+        let awaited = self.awaited.entry(producer).or_insert(news);
+        if news.0 > awaited.0 || (news.0 == awaited.0 && is_ahead(awaited.1, news.1)) {
+            *awaited = news;
         }
     }
 

@@ -285,7 +285,7 @@ impl Store for MemoryStore {
         let outcome = match self.begin(|counts| counts.publishes += 1) {
             Err(error) => Err(error),
             Ok(mut state) => {
-                let fault = state.take_fault(&message.subject);
+                let fault = state.take_fault(&message);
                 let outcome = state.publish_with(message, &fault);
                 if state.faults.acks_held || fault == Some(PublishFault::Delayed) {
                     state.faults.held.push((done, outcome));

@@ -7,7 +7,7 @@ mod clients;
 mod committer;
 mod disk;
 #[path = "../it/harness/mod.rs"]
-#[allow(dead_code, reason = "shared with the integration tests, which use all of it")]
+#[allow(dead_code, unused_imports, reason = "shared with the integration tests, which use all of it")]
 mod harness;
 mod history;
 mod nemesis;

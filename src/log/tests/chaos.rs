@@ -31,7 +31,16 @@ enum Harm {
     Loss,
     /// Purges too: what they take is not looked for, but its offsets must not come again.
     Purge,
+    /// The topic is deleted and made again, and some go on with the old one's log.
+    Recreation,
 }
+
+/// Set in the marks of what was sent to the log of a deleted topic: it must never be found.
+const TO_THE_DEAD: u64 = 1 << 40;
+
+/// The smallest payload with records in it. What a jump or a proof stores is smaller; they wait for their own publish, which
+/// in a single thread nobody would answer.
+const WITH_RECORDS_BYTES: usize = 70;
 
 struct Sent {
     /// The gateway it went to.
@@ -58,12 +67,18 @@ struct History {
     gateways: Vec<Gateway>,
     /// Per gateway: watermark and log start as last told.
     told: Vec<(i64, i64)>,
+    /// Logs of deleted topics, and the gateways that have them.
+    dead: Vec<(usize, Arc<PartitionLog>)>,
+    /// What was sent to these.
+    in_vain: Vec<Pending<Result<Appended, LogError>>>,
     open: Vec<Sent>,
     producers: Vec<Producer>,
     acked: BTreeMap<i64, (u64, usize)>,
     /// What readers saw at each base offset.
     seen: BTreeMap<i64, (u64, usize)>,
     step: u64,
+    /// The step in which the topic was made.
+    born: u64,
 }
 
 fn payload(mark: u64, records: usize, builder: BatchBuilder) -> Vec<u8> {
@@ -98,11 +113,14 @@ impl History {
             world,
             gateways,
             told: vec![(0, 0); GATEWAYS],
+            dead: Vec::new(),
+            in_vain: Vec::new(),
             open: Vec::new(),
             producers,
             acked: BTreeMap::new(),
             seen: BTreeMap::new(),
             step: 0,
+            born: 0,
         }
     }
 
@@ -147,6 +165,7 @@ impl History {
             20 if self.dice.roll(10) == 0 => {
                 self.gateways[which] = self.world.gateway();
                 self.told[which] = (0, 0);
+                self.dead.retain(|(at, _)| *at != which);
                 // Who waited for it is not answered; producers ask again elsewhere.
                 self.open.retain(|sent| sent.which != which);
                 for producer in 0..PRODUCERS {
@@ -156,8 +175,7 @@ impl History {
                 }
             }
             21 if self.dice.roll(10) == 0 => self.gateways[which].sleep(Duration::from_secs(3)),
-            // A jump waits for its own publish, which in a single thread nobody would answer.
-            22 if self.harm == Harm::Loss => self.world.store.fail_next(SUBJECT, PublishFault::Delayed),
+            22 => self.world.store.fail_next_from(SUBJECT, WITH_RECORDS_BYTES, PublishFault::Delayed),
             23 | 24 => drop(self.world.store.release_acks()),
             25 => self.world.store.fail_next(SUBJECT, PublishFault::Stalled),
             26 => drop(self.world.store.deliver_stalled()),
@@ -166,6 +184,8 @@ impl History {
                 self.world.store.drop_core_messages(lost);
             }
             28 if self.harm == Harm::Purge && self.dice.roll(5) == 0 => self.purge(),
+            28 if self.harm == Harm::Recreation && self.dice.roll(10) == 0 => self.make_again(),
+            34 if !self.dead.is_empty() => self.send_to_the_dead(),
             29..32 => self.look(which),
             32 | 33 => self.read(which),
             _ => {
@@ -205,7 +225,7 @@ impl History {
         let Ok(info) = self.world.store.stream_info(STREAM, Instant::now()) else { return };
         let span = info.state.last.0.saturating_sub(info.state.first.0);
         // Not from before what others may have missed: a copy behind a gap cannot be told from the original.
-        if span > 8 && self.harm == Harm::Loss {
+        if span > 8 && self.harm != Harm::Purge {
             let at = Sequence(info.state.first.0 + self.dice.roll(span));
             if let Ok(old) = self.world.store.message_get(STREAM, Pick::At(at), From::Leader, Instant::now()) {
                 self.world.foreign(old.payload);
@@ -223,6 +243,37 @@ impl History {
         if self.dice.roll(2) == 0 {
             self.world.foreign("after the purge");
         }
+    }
+
+    /// Deletes the topic and makes it again, in a sequence range of its own. Gateways learn of it, but have work under way.
+    fn make_again(&mut self) {
+        self.world.store.stream_delete(STREAM, Instant::now()).expect("it is there");
+        self.world.topic.id = Uuid::random();
+        self.world.create_stream();
+        let range = (self.step + 1) << 20;
+        self.world.store.skip_to(STREAM, Sequence(range));
+        for (which, gateway) in self.gateways.iter_mut().enumerate() {
+            self.dead.push((which, gateway.log.clone()));
+            gateway.log = gateway.logs.partition(&self.world.topic, 0).expect("there is one");
+            self.told[which] = (0, 0);
+        }
+        for producer in &mut self.producers {
+            producer.id += 1_000;
+            producer.sequence = 0;
+            producer.acked.clear();
+            self.in_vain.extend(producer.sent.take().map(|sent| sent.pending));
+        }
+        self.in_vain.extend(self.open.drain(..).map(|sent| sent.pending));
+        self.acked.clear();
+        self.seen.clear();
+        self.born = self.step;
+    }
+
+    /// A client that goes on with a deleted topic, through a gateway that has not heard of its end.
+    fn send_to_the_dead(&mut self) {
+        let (which, log) = &self.dead[self.dice.pick(self.dead.len())];
+        let batch = payload(TO_THE_DEAD | self.step, 1, BatchBuilder::new());
+        self.in_vain.push(self.gateways[*which].begin_at(log, batch));
     }
 
     /// Whether nobody would have to wait for the tail, which in a single thread nobody gives back.
@@ -271,6 +322,9 @@ impl History {
                 offset = header.next_offset();
                 if header.record_count > 0 {
                     let found = (mark_of(bytes), header.record_count as usize);
+                    let sent = found.0 % 1_000_000;
+                    let ours = found.0 < TO_THE_DEAD && sent >= self.born;
+                    assert!(ours, "{}: step {sent} of a deleted topic, {found:?}", self.place());
                     let before = self.seen.insert(header.base_offset, found).unwrap_or(found);
                     assert_eq!(before, found, "{}: offset {} changed", self.place(), header.base_offset);
                 }
@@ -342,7 +396,7 @@ impl History {
             let before = found.get(offset).unwrap_or(sent);
             assert_eq!(before, sent, "{place}: offset {offset} changed");
         }
-        if self.harm == Harm::Loss {
+        if self.harm != Harm::Purge {
             let mut next = 0;
             for (offset, (_, records)) in &self.seen {
                 assert_eq!(*offset, next, "{place}: offsets are skipped, although nothing was taken away");
@@ -366,16 +420,28 @@ impl History {
     }
 }
 
-#[test]
-fn random_histories_lose_and_repeat_nothing() {
-    for seed in 1..=30 {
-        History::new(seed, Harm::Loss).run(800);
+/// How many steps all histories of one kind take together: a few seconds' worth, unless STEPS says more.
+fn run_histories(harm: Harm) {
+    const STEPS: u64 = 40_000;
+    const STEPS_OF_ONE: u64 = 1_000;
+    let asked = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+    let first = asked("SEED").unwrap_or(1);
+    for seed in first..first + asked("STEPS").unwrap_or(STEPS).div_ceil(STEPS_OF_ONE) {
+        History::new(seed, harm).run(STEPS_OF_ONE);
     }
 }
 
 #[test]
+fn random_histories_lose_and_repeat_nothing() {
+    run_histories(Harm::Loss);
+}
+
+#[test]
 fn random_histories_with_purges_repeat_nothing() {
-    for seed in 1..=30 {
-        History::new(seed, Harm::Purge).run(800);
-    }
+    run_histories(Harm::Purge);
+}
+
+#[test]
+fn random_histories_with_topics_made_again_mix_nothing() {
+    run_histories(Harm::Recreation);
 }

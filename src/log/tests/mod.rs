@@ -126,9 +126,14 @@ impl Gateway {
     }
 
     fn begin(&self, batch: Vec<u8>) -> Pending<Result<Appended, LogError>> {
+        self.begin_at(&self.log, batch)
+    }
+
+    /// Appends to a log that may be another topic's.
+    fn begin_at(&self, log: &Arc<PartitionLog>, batch: Vec<u8>) -> Pending<Result<Appended, LogError>> {
         let (promise, pending) = promise(&self.wakeups);
         let header = BatchHeader::parse(&batch).expect("a batch");
-        self.log.append(Append { batch: batch.into(), header, deadline: self.deadline(), promise });
+        log.append(Append { batch: batch.into(), header, deadline: self.deadline(), promise });
         pending
     }
 

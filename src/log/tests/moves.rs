@@ -85,3 +85,19 @@ fn b049_a_new_producers_later_batch_is_not_taken_before_the_refused_ones() {
         assert_eq!(gateway.append(idempotent(9, sequence, 1)), Ok(1 + i64::from(sequence)));
     }
 }
+
+#[test]
+fn what_was_sent_back_before_the_topic_was_found_is_awaited_too() {
+    for topic in [|world: &World| world.topic.name.clone(), |world: &World| world.topic.id.to_string()] {
+        let world = World::new();
+        let gateway = world.gateway();
+        let header = BatchHeader::parse(&idempotent(9, 0, 1)).expect("a batch");
+        gateway.logs.send_back(topic(&world), 0, &header);
+        let log = gateway.logs.partition(&world.topic, 0).expect("there is one");
+        assert!(Arc::ptr_eq(&log, &gateway.log));
+        let gap = Err(LogError::Refused(ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER));
+        assert_eq!(gateway.append(idempotent(9, 1, 1)), gap);
+        assert_eq!(gateway.append(idempotent(9, 0, 1)), Ok(0));
+        assert_eq!(gateway.append(idempotent(9, 1, 1)), Ok(1));
+    }
+}

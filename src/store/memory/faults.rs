@@ -62,8 +62,8 @@ pub struct Chaos {
 
 #[derive(Default)]
 pub(super) struct Faults {
-    /// The first whose filter covers a publish's subject befalls it.
-    queued: VecDeque<(String, PublishFault)>,
+    /// The first whose filter covers a publish's subject befalls it, if its payload has so many bytes.
+    queued: VecDeque<(String, usize, PublishFault)>,
     pub(super) outage: Option<Outage>,
     pub(super) full: bool,
     pub(super) acks_held: bool,
@@ -79,7 +79,12 @@ pub(super) struct Faults {
 impl MemoryStore {
     /// Lets `fault` befall the next publish on a subject that `filter` covers; several for one subject follow each other.
     pub fn fail_next(&self, filter: &str, fault: PublishFault) {
-        self.lock().faults.queued.push_back((filter.to_owned(), fault));
+        self.fail_next_from(filter, 0, fault);
+    }
+
+    /// The same, for the next publish with a payload of at least `bytes`.
+    pub fn fail_next_from(&self, filter: &str, bytes: usize, fault: PublishFault) {
+        self.lock().faults.queued.push_back((filter.to_owned(), bytes, fault));
     }
 
     /// How many asked-for faults have not befallen a publish yet.
@@ -177,11 +182,14 @@ impl MemoryStore {
 }
 
 impl State {
-    /// What befalls a publish on this subject.
-    pub(super) fn take_fault(&mut self, subject: &str) -> Option<PublishFault> {
+    /// What befalls this publish.
+    pub(super) fn take_fault(&mut self, message: &Publish) -> Option<PublishFault> {
         let faults = &mut self.faults;
-        if let Some(at) = faults.queued.iter().position(|(filter, _)| subject::matches(filter, subject)) {
-            return faults.queued.remove(at).map(|(_, fault)| fault);
+        let befalls = |(filter, bytes, _): &(String, usize, PublishFault)| {
+            subject::matches(filter, &message.subject) && message.payload.len() >= *bytes
+        };
+        if let Some(at) = faults.queued.iter().position(befalls) {
+            return faults.queued.remove(at).map(|(_, _, fault)| fault);
         }
         let (chaos, dice) = faults.chaos.as_mut()?;
         let mut roll = dice.roll(1000);
