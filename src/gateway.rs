@@ -4,7 +4,8 @@ use crate::catalog::{Catalog, CatalogDefaults};
 use crate::clock::Clock;
 use crate::cluster::Cluster;
 use crate::config::Config;
-use crate::group::{Alone, Groups, OwnerId, Setup};
+use crate::forward::Forwarder;
+use crate::group::{Groups, Leases, OwnerId, Setup};
 use crate::handlers::{Gateway, Services};
 use crate::limits::{self, LEASE_ROUNDS_APART, STORE_CALL_MAX};
 use crate::log::{LogParts, Logs};
@@ -55,6 +56,8 @@ pub fn build(basis: Basis) -> Arc<Gateway> {
     });
     let offsets = Offsets::new(store.clone(), tasks.clone(), clock.clone(), config.replicas);
     let owner = OwnerId(cluster.process_id().to_owned());
+    let leases: Arc<dyn Leases> = cluster.lease().clone();
+    let forwarder = Forwarder::new(store.clone(), tasks.clone(), clock.clone(), leases.clone(), cluster.process_id());
     let groups = Groups::new(Setup {
         store: store.clone(),
         offsets: offsets.clone(),
@@ -62,7 +65,7 @@ pub fn build(basis: Basis) -> Arc<Gateway> {
         clock: clock.clone(),
         settings: config.groups.clone(),
         replicas: config.replicas,
-        leases: Arc::new(Alone(owner.clone())),
+        leases,
         owner,
         logger: logger.clone(),
     });
@@ -74,6 +77,7 @@ pub fn build(basis: Basis) -> Arc<Gateway> {
         logs,
         groups,
         offsets,
+        forwarder,
         wakeups,
         tasks: tasks.clone(),
         clock,
@@ -83,7 +87,7 @@ pub fn build(basis: Basis) -> Arc<Gateway> {
     follow_topics(&services);
     services.catalog.start(tasks);
     services.groups.start();
-    Arc::new(Gateway::new(Arc::new(services)))
+    Gateway::start(Arc::new(services))
 }
 
 /// Renews the lease on a thread of its own, so that no crowd of requests delays it, until it is released.

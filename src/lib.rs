@@ -6,6 +6,7 @@ pub mod catalog;
 pub mod clock;
 pub mod cluster;
 pub mod config;
+pub mod forward;
 pub mod gateway;
 pub mod group;
 pub mod handlers;

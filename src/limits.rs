@@ -182,6 +182,20 @@ pub const GROUP_QUEUE_MAX: usize = 10_000;
 /// Partitions in one page of DescribeTopicPartitions: Kafka's `max.request.partition.size.limit`. Clients ask for the next.
 pub const DESCRIBED_PARTITIONS_MAX: usize = 2_000;
 
+/// Groups of other gateways whose owner is remembered: about 100 bytes each.
+pub const OWNERS_REMEMBERED_MAX: usize = 20_000;
+
+/// How long a group's owner is remembered without a look. A wrong one costs a refused hop, which makes it forgotten at once.
+pub const OWNER_TRUSTED_MAX: Duration = Duration::from_secs(10);
+
+/// How long a gateway that was asked and gave no sign of life gets no groups that nobody owns.
+pub const UNHEARD_AVOIDED: Duration = Duration::from_secs(10);
+
+/// A group whose recorded owner may or may not be alive is looked at again after this, as often as this; a look at the
+/// leases takes milliseconds.
+pub const OWNER_UNKNOWN_RETRY: Duration = Duration::from_millis(100);
+pub const OWNER_UNKNOWN_TRIES: usize = 20;
+
 /// Ids of one group that were given out and not come back with. Each lives for a session timeout at most.
 pub const PENDING_MEMBERS_MAX: usize = 2_000;
 
@@ -263,3 +277,27 @@ pub const CLAIM_USED_MAX: Duration = Duration::from_secs(20);
 
 /// Limits of streams that one slow poll sets: at a first start over very many streams the rest waits for the next one.
 pub const BOUNDED_PER_POLL_MAX: usize = 2_000;
+
+// Requests forwarded between gateways.
+
+/// Requests that one gateway has forwarded, or has been sent, and that are not answered: a join of each client that 10,000
+/// connections can have, twice over.
+pub const FORWARDED_MAX: usize = 20_000;
+
+/// Bytes of those, on either side. A large one is a leader's SyncGroup; all others are small.
+pub const FORWARDED_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// Messages that one forwarded request or answer is cut into: 64 MiB at a max_payload of 64 KiB.
+pub const FORWARD_PARTS_MAX: usize = 1_024;
+
+/// How often a gateway says which forwarded requests it waits for, and so the time in which a lost one is noticed.
+pub const FORWARD_TICK_EVERY: Duration = Duration::from_secs(1);
+
+/// How long a gateway that was asked may give no sign of life: as long as its lease lasts without it.
+pub const FORWARD_SILENCE_MAX: Duration = Duration::from_secs(4);
+
+/// How long a forwarded request is served though nobody says that it is waited for.
+pub const VISIT_UNASKED_MAX: Duration = Duration::from_secs(6);
+
+/// The server's max_payload while it is not known: its default.
+pub const PAYLOAD_DEFAULT_MAX: usize = 1_048_576;

@@ -119,12 +119,14 @@ fn run(mut config: Config, logger: &Logger) -> Result<(), Box<dyn Error>> {
     let began = Instant::now();
     admin.set_stopping();
     server.drain();
-    // Groups are released here: no request is begun any more, and the answers to those that wait still find their way.
-    server.stop(began + REQUESTS_STOP_MAX);
-    services.gateway.services().logs.write_ends(began + ENDS_STOP_MAX);
+    // No request is begun any more, and the answers to those that wait still find their way. From here on other gateways may
+    // take what was ours.
+    services.gateway.services().groups.release_all(Instant::now() + RELEASE_MAX);
     if let Err(error) = lease.release(Instant::now() + RELEASE_MAX) {
         debug!(logger, "the lease is left to run out"; "error" => %error);
     }
+    server.stop(began + REQUESTS_STOP_MAX);
+    services.gateway.services().logs.write_ends(began + ENDS_STOP_MAX);
     pool.stop(began + STOP_MAX);
     if let Some(embedded) = services.embedded {
         embedded.stop();

@@ -8,9 +8,23 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock};
 
-/// Identifies a parked connection.
+/// Identifies a parked connection, or a parked request that has none: a guest.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
 pub struct WaiterId(pub u64);
+
+impl WaiterId {
+    const GUESTS_FROM: u64 = 1 << 63;
+
+    pub fn guest(number: u64) -> WaiterId {
+        WaiterId(WaiterId::GUESTS_FROM | number)
+    }
+
+    fn is_guest(self) -> bool {
+        self.0 >= WaiterId::GUESTS_FROM
+    }
+}
+
+type Sink = Box<dyn Fn(WaiterId) + Send + Sync>;
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum WatchKey {
@@ -25,7 +39,8 @@ pub enum WatchKey {
 pub struct Wakeups {
     /// Who is registered on which key. Never held while the sink runs.
     waiters: Mutex<HashMap<WatchKey, Vec<WaiterId>>>,
-    sink: OnceLock<Box<dyn Fn(WaiterId) + Send + Sync>>,
+    sink: OnceLock<Sink>,
+    guest_sink: OnceLock<Sink>,
     next_promise: AtomicU64,
 }
 
@@ -35,8 +50,13 @@ impl Wakeups {
     }
 
     /// Sets, once, where wake-ups go. The sink must not block; a wake-up for a waiter that is gone is dropped there.
-    pub fn set_sink(&self, sink: Box<dyn Fn(WaiterId) + Send + Sync>) {
+    pub fn set_sink(&self, sink: Sink) {
         let _ = self.sink.set(sink);
+    }
+
+    /// The same for guests.
+    pub fn set_guest_sink(&self, sink: Sink) {
+        let _ = self.guest_sink.set(sink);
     }
 
     pub fn register(&self, waiter: WaiterId, keys: &[WatchKey]) {
@@ -67,8 +87,11 @@ impl Wakeups {
             Some(list) => list.clone(),
             None => return,
         };
-        if let Some(sink) = self.sink.get() {
-            woken.into_iter().for_each(sink);
+        for waiter in woken {
+            let sink = if waiter.is_guest() { self.guest_sink.get() } else { self.sink.get() };
+            if let Some(sink) = sink {
+                sink(waiter);
+            }
         }
     }
 

@@ -33,7 +33,8 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("log", &["catalog", "cluster", "store", "records", "protocol"]),
     ("offsets", &["catalog", "cluster", "store", "records", "protocol"]),
     ("group", &["offsets", "log", "catalog", "cluster", "store", "records", "protocol"]),
-    ("handlers", &["group", "offsets", "log", "catalog", "cluster", "store", "records", "protocol"]),
+    ("forward", &["group", "store"]),
+    ("handlers", &["forward", "group", "offsets", "log", "catalog", "cluster", "store", "records", "protocol"]),
     ("server", &["handlers", "protocol"]),
     ("admin", &["handlers", "group", "offsets", "log", "catalog", "cluster", "store", "records", "protocol"]),
 ];

@@ -1,14 +1,15 @@
 //! One group as the service holds it: its committed state, what is being written, and who waits.
 
 use super::event::{Event, JoinReply, LeaveReply, Leaving, Reply, Sender, SyncReply, Token};
+use super::ownership::Claim;
 use super::state::Group;
-use crate::offsets::{Committed, Outcome, TopicPartition};
+use crate::offsets::{Committed, Outcome, Tenure, TopicPartition};
 use crate::promise::Promise;
 use crate::protocol::error_code::ErrorCode;
 use crate::store::Sequence;
 use bytes::Bytes;
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
 
 pub(super) struct Cell {
@@ -39,7 +40,7 @@ pub(super) struct Ready {
     /// As it stands in the store, plus what is never stored: sessions, timers, who waits.
     pub committed: Group,
     pub revision: Sequence,
-    pub epoch: i64,
+    pub claim: Arc<Claim>,
     pub replies: HashMap<Token, ReplyTo>,
     pub busy: Option<Busy>,
 }
@@ -92,12 +93,26 @@ impl Cell {
         self.inner.lock().expect("no holder panics")
     }
 
-    /// The committed state, if the group is loaded.
+    /// The committed state, if the group is loaded and ours.
     pub fn committed(&self) -> Option<Group> {
         match &self.lock().phase {
-            Phase::Ready(ready) => Some(ready.committed.clone()),
-            Phase::Loading | Phase::Closed => None,
+            Phase::Ready(ready) if ready.claim.stands() => Some(ready.committed.clone()),
+            Phase::Ready(_) | Phase::Loading | Phase::Closed => None,
         }
+    }
+
+    /// The claim under which the group is served and the revision it is known at; `None` while it is loaded or removed.
+    pub fn claim(&self) -> Option<(Arc<Claim>, Sequence)> {
+        match &self.lock().phase {
+            Phase::Ready(ready) if !matches!(ready.busy, Some(Busy::Deleting)) => {
+                Some((ready.claim.clone(), ready.revision))
+            }
+            Phase::Ready(_) | Phase::Loading | Phase::Closed => None,
+        }
+    }
+
+    pub fn is_claimed_by(&self, number: u64) -> bool {
+        matches!(&self.lock().phase, Phase::Ready(ready) if ready.claim.number == number)
     }
 }
 

@@ -10,6 +10,7 @@ pub mod event;
 mod ownership;
 mod rebalance;
 mod record;
+mod release;
 mod serve;
 mod session;
 pub mod state;
@@ -17,20 +18,21 @@ mod subscription;
 mod sweep;
 mod view;
 
-pub use ownership::{Alone, Leases, OwnerId, Standing};
+pub use ownership::{Leases, OwnerId, Route, Standing};
 pub use view::{Described, DescribedMember, Listed};
 
 use crate::clock::Clock;
 use crate::config::GroupConfig;
-use crate::limits::GROUP_TOKEN_BYTES_MAX;
+use crate::limits::{GROUP_TOKEN_BYTES_MAX, PAYLOAD_DEFAULT_MAX};
 use crate::logging::Brake;
-use crate::offsets::{Committed, Offsets, Outcome, Slot, TopicPartition};
+use crate::offsets::{Committed, Offsets, Outcome, Slot, Tenure, TopicPartition};
 use crate::promise::Promise;
 use crate::protocol::error_code::ErrorCode;
-use crate::store::{Store, StoreResult, keys};
+use crate::store::{Sequence, Store, StoreResult, keys};
 use crate::tasks::Tasks;
 use cell::{Cell, CommitRequest, Phase, ReplyTo, Request};
 use event::{Event, Join, JoinReply, LeaveReply, Leaving, Sender, Sync, SyncReply, Token};
+use ownership::Others;
 use state::Rules;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -70,6 +72,12 @@ pub struct Groups {
     owner: OwnerId,
     leases: Arc<dyn Leases>,
     logger: slog::Logger,
+    /// Where other gateways' groups were seen. A leaf.
+    others: Mutex<Others>,
+    /// The bucket's revision up to which what others wrote is known. A leaf.
+    checked: Mutex<Option<Sequence>>,
+    /// Set for good at a graceful stop: no group is claimed any more.
+    released: AtomicBool,
     /// The groups in memory. Taken after a cell's lock, never before it.
     cells: Mutex<HashMap<String, Arc<Cell>>>,
     next_token: AtomicU64,
@@ -92,6 +100,9 @@ impl Groups {
             owner: setup.owner,
             leases: setup.leases,
             logger: setup.logger,
+            others: Mutex::default(),
+            checked: Mutex::new(None),
+            released: AtomicBool::new(false),
             cells: Mutex::new(HashMap::new()),
             next_token: AtomicU64::new(1),
             sweeps: AtomicU64::new(0),
@@ -149,6 +160,7 @@ impl Groups {
         let cell = self.find(group)?;
         let mut inner = cell.lock();
         match &mut inner.phase {
+            Phase::Ready(ready) if !ready.claim.stands() => Some(ErrorCode::NOT_COORDINATOR),
             Phase::Ready(ready) => Some(ready.heartbeat(sender, self.clock.now())),
             Phase::Loading | Phase::Closed => None,
         }
@@ -193,8 +205,13 @@ impl Groups {
 
     /// The group's commits: from memory if this gateway owns it, otherwise read at the leader.
     pub fn committed(&self, group: &str, deadline: Instant) -> StoreResult<BTreeMap<TopicPartition, Slot>> {
-        let owned = self.find(group).is_some_and(|cell| matches!(cell.lock().phase, Phase::Ready(_)));
-        if owned { self.offsets.owned(group, deadline) } else { self.offsets.stored(group, deadline) }
+        if let Some((claim, _)) = self.find(group).and_then(|cell| cell.claim()).filter(|(claim, _)| claim.stands()) {
+            let tenure: Arc<dyn Tenure> = claim;
+            if let Some(slots) = self.offsets.owned(group, &tenure, deadline)? {
+                return Ok(slots);
+            }
+        }
+        self.offsets.stored(group, deadline)
     }
 
     /// Removes a group nobody is in, with its commits.
@@ -211,8 +228,7 @@ impl Groups {
 
     fn rules(&self) -> Rules {
         let payload_max = match self.store.info().max_payload {
-            // Not connected yet: the server's default.
-            0 => 1_048_576,
+            0 => PAYLOAD_DEFAULT_MAX,
             max => max,
         };
         Rules {

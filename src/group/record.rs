@@ -76,11 +76,20 @@ pub fn decode(bytes: &[u8], now: Now) -> Option<(Group, Label)> {
     }
     group.read_subscriptions();
     resume(&mut group, now);
+    Some((group, label_of(&value)?))
+}
+
+/// Who wrote a stored value. `None` if the value is damaged.
+pub fn label(bytes: &[u8]) -> Option<Label> {
+    label_of(&sealed::open(bytes)?)
+}
+
+fn label_of(value: &Value) -> Option<Label> {
     let owner = match value.get("owner")? {
         Value::Null => None,
         owner => Some(Owner { gateway: text(owner, "gateway")?, epoch: owner.get("epoch")?.as_i64()? }),
     };
-    Some((group, Label { owner, nonce: text(&value, "nonce")? }))
+    Some(Label { owner, nonce: text(value, "nonce")? })
 }
 
 fn resume(group: &mut Group, now: Now) {

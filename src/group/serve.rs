@@ -2,12 +2,13 @@
 
 use super::cell::{Busy, Cell, CommitRequest, Inner, Phase, Ready, ReplyTo, Request, Write};
 use super::event::{Event, Reply, Token};
+use super::ownership::Claim;
 use super::record::{self, Label, Owner};
 use super::state::Group;
 use super::{BUCKET, Groups, Standing};
 use crate::clock::Now;
-use crate::limits::{GROUP_QUEUE_MAX, STORE_CALL_MAX};
-use crate::offsets::StillOwned;
+use crate::limits::{GROUP_QUEUE_MAX, OWNER_UNKNOWN_RETRY, OWNER_UNKNOWN_TRIES, STORE_CALL_MAX};
+use crate::offsets::Tenure;
 use crate::promise::Promise;
 use crate::protocol::error_code::ErrorCode;
 use crate::store::{self, KvBucket, KvEntry, PubAck, Sequence, StoreError, StoreResult, kv_message};
@@ -29,10 +30,19 @@ enum After {
     RefuseCommit(CommitRequest, ErrorCode),
     Log(String),
     Write(Write),
-    Commit(CommitRequest),
+    Commit(CommitRequest, Arc<Claim>),
     Delete(Promise<ErrorCode>),
     Retire,
     Timer(Instant),
+}
+
+/// What became of a group that was to be loaded.
+enum Claimed {
+    Ready(Box<Ready>),
+    /// There is no such group, and nobody who waits would make it.
+    Absent,
+    /// Whether its owner is alive is not known yet.
+    Later,
 }
 
 impl Groups {
@@ -54,7 +64,7 @@ impl Groups {
                 inner.queue.push_back(request);
             }
             if is_new {
-                self.load(&cell);
+                self.load(&cell, 1);
             }
             return self.drive(&cell);
         }
@@ -70,10 +80,12 @@ impl Groups {
         (cell, true)
     }
 
-    fn load(&self, cell: &Arc<Cell>) {
+    fn load(&self, cell: &Arc<Cell>, attempt: usize) {
         match self.claim(cell) {
-            Ok(Some(ready)) => cell.lock().phase = Phase::Ready(Box::new(ready)),
-            Ok(None) => {
+            Ok(Claimed::Ready(ready)) => cell.lock().phase = Phase::Ready(ready),
+            Ok(Claimed::Later) if attempt < OWNER_UNKNOWN_TRIES => self.load_later(cell, attempt + 1),
+            Ok(Claimed::Later) => self.fail(cell, ErrorCode::COORDINATOR_NOT_AVAILABLE),
+            Ok(Claimed::Absent) => {
                 for request in self.close(cell) {
                     match request {
                         Request::Delete(promise) => promise.keep(self.delete_offsets_only(&cell.group)),
@@ -87,9 +99,25 @@ impl Groups {
         }
     }
 
-    /// Reads the group and makes it ours by a write. `None`: there is no such group, and nobody who waits would make it.
-    fn claim(&self, cell: &Cell) -> Result<Option<Ready>, ErrorCode> {
+    fn load_later(&self, cell: &Arc<Cell>, attempt: usize) {
+        let (this, cell) = (self.this.clone(), cell.clone());
+        let load = move || {
+            if let Some(this) = this.upgrade() {
+                this.load(&cell, attempt);
+                this.drive(&cell);
+            }
+        };
+        self.tasks.spawn_at(self.clock.now().mono + OWNER_UNKNOWN_RETRY, Box::new(load));
+    }
+
+    /// Reads the group and makes it ours by a write, if nobody alive owns it.
+    fn claim(&self, cell: &Cell) -> Result<Claimed, ErrorCode> {
         for _ in 0..CLAIM_ATTEMPTS_MAX {
+            // Before anything is read: a lease that is lost from here on ends the claim.
+            let term = self.leases.term();
+            if !self.leases.holds() || self.is_released() {
+                return Err(ErrorCode::COORDINATOR_NOT_AVAILABLE);
+            }
             let deadline = self.deadline();
             let entry = self.read(&cell.key, deadline).map_err(|error| self.unreadable(cell, &error))?;
             let now = self.clock.now();
@@ -100,21 +128,27 @@ impl Groups {
                     error!(self.logger, "a group's stored state is damaged, it begins anew"; "group" => &cell.group);
                     (Group::new(now), None)
                 }
-                None if !cell.lock().queue.iter().any(Request::creates) => return Ok(None),
+                None if !cell.lock().queue.iter().any(Request::creates) => return Ok(Claimed::Absent),
                 None => (Group::new(now), None),
             };
             let epoch = owner.as_ref().map_or(0, |owner| owner.epoch);
-            let is_other = owner.as_ref().is_some_and(|owner| owner.gateway != self.owner.0);
-            if is_other && owner.is_some_and(|owner| self.leases.standing(&owner.gateway) != Standing::Gone) {
-                return Err(ErrorCode::NOT_COORDINATOR);
+            if let Some(other) = owner.map(|owner| owner.gateway).filter(|gateway| *gateway != self.owner.0) {
+                match self.leases.standing(&other) {
+                    Standing::Gone => {}
+                    Standing::Unknown => return Ok(Claimed::Later),
+                    Standing::Live => {
+                        self.learn_owner(&cell.group, &other);
+                        return Err(ErrorCode::NOT_COORDINATOR);
+                    }
+                }
+                info!(self.logger, "a group is taken over"; "group" => &cell.group, "from" => other);
             }
-            if is_other {
-                self.offsets.forget(&cell.group);
-            }
-            let label = self.label(epoch + 1, &Uuid::random().to_string());
+            let claim = self.new_claim(&cell.group, term, epoch + 1);
+            let label = self.label(claim.epoch, &Uuid::random().to_string());
             let message = kv_message(BUCKET, &cell.key, Some(record::encode(&group, &label)), entry.revision);
             match store::publish(&*self.store, message, deadline) {
-                Ok(ack) => return Ok(Some(Ready::new(group, ack.sequence, epoch + 1))),
+                Ok(_) if !claim.stands() => return Err(ErrorCode::COORDINATOR_NOT_AVAILABLE),
+                Ok(ack) => return Ok(Claimed::Ready(Box::new(Ready::new(group, ack.sequence, claim)))),
                 // Somebody was faster, or the answer was lost: the next read tells. A claim of ours is simply repeated.
                 Err(StoreError::WrongLast(_) | StoreError::NoAnswer) => {}
                 Err(error) => return Err(self.unreadable(cell, &error)),
@@ -131,7 +165,7 @@ impl Groups {
         ErrorCode::COORDINATOR_NOT_AVAILABLE
     }
 
-    fn label(&self, epoch: i64, nonce: &str) -> Label {
+    pub(super) fn label(&self, epoch: i64, nonce: &str) -> Label {
         Label { owner: Some(Owner { gateway: self.owner.0.clone(), epoch }), nonce: nonce.to_owned() }
     }
 
@@ -157,6 +191,9 @@ impl Groups {
     /// Does what is queued, as far as it need not wait for a write.
     pub(super) fn drive(&self, cell: &Arc<Cell>) {
         loop {
+            if cell.claim().is_some_and(|(claim, _)| !claim.stands()) {
+                return self.fail(cell, ErrorCode::NOT_COORDINATOR);
+            }
             let mut after = Vec::new();
             let more = self.step(&cell.group, &mut cell.lock(), &mut after);
             for action in after {
@@ -197,7 +234,7 @@ impl Groups {
                     if let Some(Busy::Writing { next, .. }) = &mut ready.busy {
                         next.touch_by_commit(&commit.sender.member_id, now);
                     }
-                    after.push(After::Commit(commit));
+                    after.push(After::Commit(commit, ready.claim.clone()));
                 }
                 Err(error) => after.push(After::RefuseCommit(commit, error)),
             },
@@ -230,7 +267,7 @@ impl Groups {
         after.extend(effects.notes.into_iter().map(After::Log));
         if effects.persist {
             let nonce = Uuid::random().to_string();
-            let value = record::encode(&group, &self.label(ready.epoch, &nonce));
+            let value = record::encode(&group, &self.label(ready.claim.epoch, &nonce));
             after.push(After::Write(Write { value, nonce, expected: ready.revision }));
             ready.busy = Some(Busy::Writing { next: Box::new(group), held: effects.replies });
         } else {
@@ -246,8 +283,9 @@ impl Groups {
             After::RefuseCommit(commit, error) => commit.refuse(error),
             After::Log(note) => info!(self.logger, "{}", note; "group" => &cell.group),
             After::Write(write) => self.write(cell, write),
-            After::Commit(commit) => {
-                self.offsets.commit(&cell.group, commit.commits, &self.still_owned(cell));
+            After::Commit(commit, claim) => {
+                let tenure: Arc<dyn Tenure> = claim;
+                self.offsets.commit(&cell.group, commit.commits, &tenure);
             }
             After::Delete(promise) => {
                 let code = self.remove_group(cell, true);
@@ -306,7 +344,9 @@ impl Groups {
             Err(code) => return self.fail(cell, code),
         };
         let mut replies = Vec::new();
-        if let Phase::Ready(ready) = &mut cell.lock().phase {
+        if let Phase::Ready(ready) = &mut cell.lock().phase
+            && ready.claim.stands()
+        {
             ready.revision = revision;
             if let Some(Busy::Writing { next, held }) = ready.busy.take() {
                 ready.committed = *next;
@@ -354,16 +394,16 @@ impl Groups {
 
     /// Gives the group up, as far as memory goes: all who wait are told so, whoever comes next reads it anew.
     pub(super) fn fail(&self, cell: &Arc<Cell>, code: ErrorCode) {
-        let replies = match &mut cell.lock().phase {
+        let left = self.fail_locked(cell, &mut cell.lock());
+        left.refuse(code);
+    }
+
+    pub(super) fn fail_locked(&self, cell: &Arc<Cell>, inner: &mut Inner) -> Left {
+        let replies = match &mut inner.phase {
             Phase::Ready(ready) => std::mem::take(&mut ready.replies),
             Phase::Loading | Phase::Closed => Default::default(),
         };
-        for request in self.close(cell) {
-            request.refuse(code);
-        }
-        for (_, reply_to) in replies {
-            reply_to.refuse(code);
-        }
+        Left { queued: self.close_locked(cell, inner), replies: replies.into_values().collect() }
     }
 
     /// Takes the cell out of the map, and what was queued out of the cell.
@@ -372,6 +412,10 @@ impl Groups {
     }
 
     pub(super) fn close_locked(&self, cell: &Arc<Cell>, inner: &mut Inner) -> Vec<Request> {
+        if let Phase::Ready(ready) = &inner.phase {
+            ready.claim.end();
+            self.offsets.forget(&cell.group);
+        }
         inner.phase = Phase::Closed;
         inner.timer_at = None;
         let mut cells = self.cells.lock().expect("no holder panics");
@@ -380,26 +424,28 @@ impl Groups {
         }
         inner.queue.drain(..).collect()
     }
+}
 
-    fn still_owned(&self, cell: &Arc<Cell>) -> StillOwned {
-        let (this, cell) = (self.this.clone(), cell.clone());
-        Arc::new(move |deadline| {
-            let Some(this) = this.upgrade() else { return Ok(false) };
-            let entry = this.read(&cell.key, deadline)?;
-            let stored = entry.value.as_ref().and_then(|value| record::decode(value, this.clock.now()));
-            let owner = stored.and_then(|(_, label)| label.owner);
-            let ours = owner.is_some_and(|owner| owner.gateway == this.owner.0);
-            if !ours {
-                this.fail(&cell, ErrorCode::NOT_COORDINATOR);
-            }
-            Ok(ours)
-        })
+/// All who waited at a cell that was closed.
+pub(super) struct Left {
+    queued: Vec<Request>,
+    replies: Vec<ReplyTo>,
+}
+
+impl Left {
+    pub fn refuse(self, code: ErrorCode) {
+        for request in self.queued {
+            request.refuse(code);
+        }
+        for reply_to in self.replies {
+            reply_to.refuse(code);
+        }
     }
 }
 
 impl Ready {
-    fn new(committed: Group, revision: Sequence, epoch: i64) -> Ready {
-        Ready { committed, revision, epoch, replies: Default::default(), busy: None }
+    fn new(committed: Group, revision: Sequence, claim: Arc<Claim>) -> Ready {
+        Ready { committed, revision, claim, replies: Default::default(), busy: None }
     }
 }
 

@@ -9,10 +9,10 @@ use super::cell::{Cell, Phase, Request};
 use super::event::Event;
 use super::record::{self, Label};
 use super::state::{Group, State};
-use super::{BUCKET, Groups, Standing};
+use super::{BUCKET, Groups};
 use crate::clock::Now;
 use crate::limits::STORE_CALL_MAX;
-use crate::offsets::{Committed, Slot};
+use crate::offsets::{Committed, Slot, Tenure};
 use crate::protocol::error_code::ErrorCode;
 use crate::store::{KvEntry, Sequence, StoreError, StoreResult, keys, kv_replace};
 use crate::wire::Uuid;
@@ -39,6 +39,7 @@ impl Groups {
     /// Begins the sweeps.
     pub fn start(&self) {
         self.sweep_at(self.clock.now().mono + FIRST_SWEEP);
+        self.check_later();
     }
 
     fn sweep_at(&self, at: Instant) {
@@ -74,16 +75,16 @@ impl Groups {
                 continue;
             };
             if let Some(cell) = self.find(&group) {
-                if let Some(known) = cell.committed() {
-                    self.sweep_owned(&group, &known, full)?;
+                if let (Some(known), Some((claim, _))) = (cell.committed(), cell.claim()) {
+                    self.sweep_owned(&group, &known, &(claim as Arc<dyn Tenure>), full)?;
                     if full {
                         self.rest(&cell, now);
                     }
                 }
                 continue;
             }
-            let owner = label.owner.filter(|owner| owner.gateway != self.owner.0);
-            if owner.is_some_and(|owner| self.leases.standing(&owner.gateway) != Standing::Gone) {
+            // A group without a live owner is left to the one that all gateways prefer.
+            if self.lister(&group, label.owner).is_some_and(|process| process != self.owner.0) {
                 continue;
             }
             if stored.state != State::Empty {
@@ -96,12 +97,12 @@ impl Groups {
         Ok(())
     }
 
-    fn sweep_owned(&self, group: &str, known: &Group, full: bool) -> StoreResult<()> {
+    fn sweep_owned(&self, group: &str, known: &Group, tenure: &Arc<dyn Tenure>, full: bool) -> StoreResult<()> {
         let now = self.clock.now();
         if !full && !self.is_ripe(known, now) {
             return Ok(());
         }
-        let commits = self.offsets.owned(group, now.mono + STORE_CALL_MAX)?;
+        let Some(commits) = self.offsets.owned(group, tenure, now.mono + STORE_CALL_MAX)? else { return Ok(()) };
         let mut left = commits.len();
         if commits.iter().any(|(at, slot)| self.has_expired(known, &at.topic, slot, now)) {
             left = self.expire(group, known, now)?;

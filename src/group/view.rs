@@ -1,7 +1,7 @@
 //! What is shown of groups: of those in memory their committed state, of the others what is stored.
 
 use super::Groups;
-use super::record;
+use super::record::{self, Owner};
 use super::state::{Group, Member, State};
 use crate::offsets::TopicPartition;
 use crate::protocol::error_code::ErrorCode;
@@ -35,6 +35,8 @@ pub struct Listed {
     pub group: String,
     pub state: State,
     pub protocol_type: String,
+    /// The process that FindCoordinator names; `None` while nobody is known.
+    pub coordinator: Option<String>,
 }
 
 impl Groups {
@@ -45,7 +47,8 @@ impl Groups {
 
     /// All groups, in the order of their keys.
     pub fn list(&self, deadline: Instant) -> StoreResult<Vec<Listed>> {
-        let listed = |(group, known): (String, Group)| Listed {
+        let listed = |(group, known, owner): (String, Group, Option<Owner>)| Listed {
+            coordinator: self.lister(&group, owner),
             group,
             state: known.state,
             protocol_type: known.protocol_type.unwrap_or_default(),
@@ -55,18 +58,19 @@ impl Groups {
 
     /// All groups with their members, in the order of their keys.
     pub fn describe_all(&self, deadline: Instant) -> StoreResult<Vec<(String, Described)>> {
-        Ok(self.all(deadline)?.into_iter().map(|(name, group)| (name, described(&group))).collect())
+        Ok(self.all(deadline)?.into_iter().map(|(name, group, _)| (name, described(&group))).collect())
     }
 
-    fn all(&self, deadline: Instant) -> StoreResult<Vec<(String, Group)>> {
+    fn all(&self, deadline: Instant) -> StoreResult<Vec<(String, Group, Option<Owner>)>> {
         self.adopt_once(deadline)?;
         let now = self.clock.now();
         let mut groups = Vec::new();
         for (key, entry) in self.entries(deadline)? {
             let Some(name) = keys::text_of(&key) else { continue };
             let known = self.find(&name).and_then(|cell| cell.committed());
-            let stored = || entry.value.as_ref().and_then(|value| record::decode(value, now)).map(|(group, _)| group);
-            groups.extend(known.or_else(stored).map(|group| (name, group)));
+            let stored = entry.value.as_ref().and_then(|value| record::decode(value, now));
+            let (stored, owner) = stored.map_or((None, None), |(stored, label)| (Some(stored), label.owner));
+            groups.extend(known.or(stored).map(|group| (name, group, owner)));
         }
         Ok(groups)
     }

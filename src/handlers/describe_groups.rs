@@ -1,15 +1,17 @@
 //! DescribeGroups: state and members of groups.
 //!
-//! Behavior: one row for each group asked for, in that order.
+//! Behavior: groups that other gateways own are described by them. One row for each group asked for, in that order.
 //!
 //! Version notes: 3 can tell the authorized operations (KIP-430), 4 the instance ids; a group that is not there is Dead
 //! without an error up to 5, and GROUP_ID_NOT_FOUND from 6 on (KIP-1043).
 
 use super::authorized::GROUP_OPERATIONS;
+use super::awaited::{STORE_WAIT, answer_when_there};
 use super::errors::for_coordinator;
-use super::{Context, Outcome};
-use crate::group::{Described, DescribedMember, Groups};
+use super::{Context, Outcome, owned};
+use crate::group::{Described, DescribedMember, Groups, Route};
 use crate::limits::STORE_CALL_MAX;
+use crate::promise::promises;
 use crate::protocol::error_code::ErrorCode;
 use crate::protocol::messages::describe_groups::{
     DescribeGroupsRequest, DescribeGroupsResponse, DescribedGroup, DescribedGroupMember,
@@ -20,20 +22,38 @@ const NOT_FOUND_FROM: i16 = 6;
 
 pub fn handle(cx: &Context, request: DescribeGroupsRequest) -> Outcome {
     let with_operations = request.include_authorized_operations && cx.header.api_version >= OPERATIONS_FROM;
-    let row = |group_id: String| {
-        let mut row = describe(cx, group_id);
-        if with_operations && row.error_code == ErrorCode::NONE.code() {
-            row.authorized_operations = GROUP_OPERATIONS;
+    let asked = request.groups;
+    let (kept, pending) = promises(&cx.services.wakeups, asked.len());
+    for (group_id, promise) in asked.iter().zip(kept) {
+        match owned::route(cx, group_id) {
+            Route::Here => promise.keep(describe(cx, group_id.clone())),
+            Route::At(process) => {
+                let alone = DescribeGroupsRequest { groups: vec![group_id.clone()], ..Default::default() };
+                owned::ask(cx, process, group_id, &alone, move |answer| {
+                    let row = answer.and_then(|mut answer| answer.groups.pop().ok_or(ErrorCode::NOT_COORDINATOR));
+                    // The name is filled in below.
+                    promise.keep(row.unwrap_or_else(|code| refused(String::new(), code)));
+                });
+            }
         }
-        row
-    };
-    let groups = request.groups.into_iter().map(row).collect();
-    cx.reply(&DescribeGroupsResponse { groups, ..Default::default() })
+    }
+    answer_when_there(cx, pending, STORE_WAIT, move |cx, rows| {
+        let row = |(group_id, row): (&String, Option<DescribedGroup>)| {
+            let row = row.unwrap_or_else(|| refused(String::new(), ErrorCode::COORDINATOR_NOT_AVAILABLE));
+            let authorized = with_operations && row.error_code == ErrorCode::NONE.code();
+            let authorized_operations = if authorized { GROUP_OPERATIONS } else { row.authorized_operations };
+            DescribedGroup { group_id: group_id.clone(), authorized_operations, ..row }
+        };
+        let groups = asked.iter().zip(rows).map(row).collect();
+        cx.reply(&DescribeGroupsResponse { groups, ..Default::default() })
+    })
+}
+
+fn refused(group_id: String, code: ErrorCode) -> DescribedGroup {
+    DescribedGroup { error_code: code.code(), group_id, ..Default::default() }
 }
 
 fn describe(cx: &Context, group_id: String) -> DescribedGroup {
-    let refused =
-        |group_id, code: ErrorCode| DescribedGroup { error_code: code.code(), group_id, ..Default::default() };
     if let Err(error) = Groups::check_id(&group_id, true) {
         return refused(group_id, error);
     }

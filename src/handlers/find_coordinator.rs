@@ -1,12 +1,13 @@
 //! FindCoordinator: who takes care of a group.
 //!
 //! Behavior:
-//! - This gateway takes care of every group.
+//! - Named is the broker of the gateway that owns the group; where nobody does, of the one that should take it. Any other
+//!   gateway serves the group as well, by passing requests on, so where the owner cannot be found out this one is named.
 //! - Transactional ids are refused for good until transactions are built; share groups are not served.
 //!
 //! Version notes: 1 adds the kind of key; from 4 on there are several keys, each with a row of its own (KIP-699).
 
-use super::{Context, Outcome};
+use super::{Context, Outcome, Services};
 use crate::cluster::Broker;
 use crate::protocol::error_code::ErrorCode;
 use crate::protocol::messages::find_coordinator::{Coordinator, FindCoordinatorRequest, FindCoordinatorResponse};
@@ -14,13 +15,25 @@ use crate::protocol::messages::find_coordinator::{Coordinator, FindCoordinatorRe
 const GROUP: i8 = 0;
 const TRANSACTION: i8 = 1;
 
+const KEYS_FROM: i16 = 4;
+
+/// Whether all of it is known without a look at the store.
+pub(super) fn is_in_memory(services: &Services, version: i16, request: &FindCoordinatorRequest) -> bool {
+    let known = |key: &String| services.groups.coordinator_known(key).is_some();
+    match version {
+        _ if request.key_type != GROUP => true,
+        KEYS_FROM.. => request.coordinator_keys.iter().all(known),
+        _ => known(&request.key),
+    }
+}
+
 pub fn handle(cx: &Context, request: FindCoordinatorRequest) -> Outcome {
-    let found = find(cx, request.key_type);
-    if cx.header.api_version >= 4 {
-        let coordinators = request.coordinator_keys.into_iter().map(|key| row(key, &found)).collect();
+    if cx.header.api_version >= KEYS_FROM {
+        let keys = request.coordinator_keys.into_iter();
+        let coordinators = keys.map(|key| row(find(cx, request.key_type, &key), key)).collect();
         return cx.reply(&FindCoordinatorResponse { coordinators, ..Default::default() });
     }
-    let row = row(request.key, &found);
+    let row = row(find(cx, request.key_type, &request.key), request.key);
     cx.reply(&FindCoordinatorResponse {
         error_code: row.error_code,
         error_message: row.error_message,
@@ -31,13 +44,14 @@ pub fn handle(cx: &Context, request: FindCoordinatorRequest) -> Outcome {
     })
 }
 
-fn find(cx: &Context, key_type: i8) -> Result<Broker, (ErrorCode, &'static str)> {
+fn find(cx: &Context, key_type: i8, key: &str) -> Result<Broker, (ErrorCode, &'static str)> {
     match key_type {
-        GROUP => cx
-            .services
-            .cluster
-            .broker()
-            .ok_or((ErrorCode::COORDINATOR_NOT_AVAILABLE, "The store has not been reached yet.")),
+        GROUP => {
+            let cluster = &cx.services.cluster;
+            let named = cx.services.groups.coordinator(key).and_then(|process| cluster.broker_of(&process));
+            let found = named.or_else(|| cluster.broker());
+            found.ok_or((ErrorCode::COORDINATOR_NOT_AVAILABLE, "JetStream cannot be reached yet."))
+        }
         TRANSACTION => {
             Err((ErrorCode::TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "Transactions are not available on this server."))
         }
@@ -45,12 +59,12 @@ fn find(cx: &Context, key_type: i8) -> Result<Broker, (ErrorCode, &'static str)>
     }
 }
 
-fn row(key: String, found: &Result<Broker, (ErrorCode, &'static str)>) -> Coordinator {
+fn row(found: Result<Broker, (ErrorCode, &'static str)>, key: String) -> Coordinator {
     match found {
         Ok(broker) => Coordinator {
             key,
             node_id: broker.id,
-            host: broker.host.clone(),
+            host: broker.host,
             port: i32::from(broker.port),
             error_code: ErrorCode::NONE.code(),
             error_message: None,
@@ -61,7 +75,7 @@ fn row(key: String, found: &Result<Broker, (ErrorCode, &'static str)>) -> Coordi
             host: String::new(),
             port: -1,
             error_code: code.code(),
-            error_message: Some((*text).to_owned()),
+            error_message: Some(text.to_owned()),
         },
     }
 }

@@ -63,6 +63,7 @@ impl Rig {
             metrics: Default::default(),
             logger: Logger::root(slog::Discard, slog::o!()),
         });
+        gateway.services().cluster.lease().round();
         tasks.run();
         Rig { gateway, store, clock, tasks }
     }
@@ -94,8 +95,15 @@ impl Rig {
         self.read::<R>(version, &mut self.send(version, request)).expect("it is answered")
     }
 
+    /// Lets time pass, and renews the lease as a thread of its own does otherwise.
     fn sleep(&self, length: Duration) {
-        self.tasks.sleep(&self.clock, length);
+        let mut left = length;
+        while !left.is_zero() {
+            let step = left.min(Duration::from_secs(1));
+            self.tasks.sleep(&self.clock, step);
+            self.gateway.services().cluster.lease().round();
+            left -= step;
+        }
     }
 
     /// Joins as a new member and waits for the generation.

@@ -9,6 +9,7 @@
 //! the assignment (KIP-814).
 
 use super::awaited::answer_or_abandon;
+use super::owned::OfGroup;
 use super::{Context, Outcome};
 use crate::group::event::{Join, JoinReply, JoinedMember, Protocol};
 use crate::group::fresh_member_id;
@@ -27,6 +28,20 @@ const WAIT_SLACK: Duration = Duration::from_secs(330);
 const MEMBER_ID_REQUIRED_FROM: i16 = 4;
 const NULL_PROTOCOL_NAME_FROM: i16 = 7;
 const SKIP_ASSIGNMENT_FROM: i16 = 9;
+
+impl OfGroup for JoinGroupRequest {
+    fn group_id(&self) -> &str {
+        &self.group_id
+    }
+
+    fn wait(&self) -> Duration {
+        millis(self.session_timeout_ms.max(self.rebalance_timeout_ms)) + WAIT_SLACK
+    }
+
+    fn refused(self, cx: &Context, code: ErrorCode) -> Outcome {
+        cx.reply(&response(cx, JoinReply::refused(code, &self.member_id)))
+    }
+}
 
 pub fn handle(cx: &Context, request: JoinGroupRequest) -> Outcome {
     let version = cx.header.api_version;

@@ -6,6 +6,7 @@
 //! alone (KIP-345); 5 has reasons (KIP-800).
 
 use super::awaited::{STORE_WAIT, answer_when_there};
+use super::owned::OfGroup;
 use super::{Context, Outcome};
 use crate::group::event::{LeaveReply, Leaving};
 use crate::promise::promise;
@@ -13,6 +14,16 @@ use crate::protocol::error_code::ErrorCode;
 use crate::protocol::messages::leave_group::{LeaveGroupRequest, LeaveGroupResponse, MemberIdentity, MemberResponse};
 
 const MANY_FROM: i16 = 3;
+
+impl OfGroup for LeaveGroupRequest {
+    fn group_id(&self) -> &str {
+        &self.group_id
+    }
+
+    fn refused(self, cx: &Context, code: ErrorCode) -> Outcome {
+        cx.reply(&LeaveGroupResponse { error_code: code.code(), ..Default::default() })
+    }
+}
 
 pub fn handle(cx: &Context, request: LeaveGroupRequest) -> Outcome {
     let leaving = if cx.header.api_version >= MANY_FROM {

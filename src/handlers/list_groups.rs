@@ -1,6 +1,6 @@
-//! ListGroups: all groups.
+//! ListGroups: the groups of this broker.
 //!
-//! Behavior: filters are compared without regard to case; an unknown state or type matches nothing.
+//! Behavior: each group is listed by the broker that FindCoordinator names, so that all brokers together list it once. Filters are compared without regard to case; an unknown state or type matches nothing.
 //!
 //! Version notes: 4 filters by state (KIP-518), 5 by type (KIP-848). All groups here are classic ones.
 
@@ -20,6 +20,12 @@ pub fn handle(cx: &Context, request: ListGroupsRequest) -> Outcome {
             return cx.reply(&ListGroupsResponse { error_code, ..Default::default() });
         }
     };
+    let cluster = &cx.services.cluster;
+    let is_ours = |group: &Listed| {
+        let coordinator = group.coordinator.as_ref().and_then(|process| cluster.broker_of(process));
+        // A group that nobody can be named for is rather listed twice than never.
+        coordinator.is_none_or(|coordinator| cluster.broker().is_none_or(|ours| ours == coordinator))
+    };
     let matches =
         |group: &Listed| passes(&request.states_filter, group.state.name()) && passes(&request.types_filter, TYPE);
     let row = |group: Listed| ListedGroup {
@@ -28,7 +34,7 @@ pub fn handle(cx: &Context, request: ListGroupsRequest) -> Outcome {
         group_state: group.state.name().to_owned(),
         group_type: TYPE.to_owned(),
     };
-    let groups = listed.into_iter().filter(matches).map(row).collect();
+    let groups = listed.into_iter().filter(|group| is_ours(group) && matches(group)).map(row).collect();
     cx.reply(&ListGroupsResponse { groups, ..Default::default() })
 }
 

@@ -78,13 +78,15 @@ pub fn handle(cx: &Context, request: MetadataRequest) -> Outcome {
 
 /// Whether the catalog's memory answers this request.
 pub(super) fn is_in_memory(services: &Services, version: i16, request: &MetadataRequest) -> bool {
-    asked(version, request).is_some_and(|topics| {
-        let known = |topic: &MetadataRequestTopic| {
-            topic.topic_id == Uuid::ZERO
-                && topic.name.as_deref().is_some_and(|name| services.catalog.known(name).is_some())
-        };
-        topics.iter().all(known)
-    })
+    let has_id = services.cluster.known_id().is_some();
+    has_id
+        && asked(version, request).is_some_and(|topics| {
+            let known = |topic: &MetadataRequestTopic| {
+                topic.topic_id == Uuid::ZERO
+                    && topic.name.as_deref().is_some_and(|name| services.catalog.known(name).is_some())
+            };
+            topics.iter().all(known)
+        })
 }
 
 /// The topics asked for; `None`: all.

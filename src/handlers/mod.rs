@@ -34,6 +34,7 @@ pub mod expire_delegation_token;
 pub mod fetch;
 pub mod find_coordinator;
 pub mod get_telemetry_subscriptions;
+mod guests;
 pub mod heartbeat;
 pub mod incremental_alter_configs;
 pub mod init_producer_id;
@@ -48,6 +49,7 @@ pub mod offset_commit;
 pub mod offset_delete;
 pub mod offset_fetch;
 pub mod offset_for_leader_epoch;
+mod owned;
 mod partitions;
 pub mod produce;
 pub mod renew_delegation_token;
@@ -60,20 +62,22 @@ use crate::catalog::Catalog;
 use crate::clock::{Clock, Now};
 use crate::cluster::Cluster;
 use crate::config::Config;
-use crate::group::Groups;
+use crate::forward::{Forwarder, Responder, Visit};
+use crate::group::{Groups, Route};
 use crate::log::Logs;
 use crate::metrics::Metrics;
 use crate::offsets::Offsets;
 use crate::protocol::api::{self, ApiKey, Message, Request};
 use crate::protocol::frame::{self, Opened};
 use crate::protocol::header::RequestHeader;
-use crate::protocol::messages::metadata::MetadataRequest;
 use crate::store::Store;
 use crate::tasks::Tasks;
 use crate::wake::{Wakeups, WatchKey};
 use crate::wire::Reader;
 use bytes::Bytes;
-use slog::{Logger, debug};
+use guests::Guests;
+use owned::OfGroup;
+use slog::{Logger, debug, error};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Instant;
@@ -148,6 +152,7 @@ pub struct Services {
     pub logs: Arc<Logs>,
     pub groups: Arc<Groups>,
     pub offsets: Arc<Offsets>,
+    pub forwarder: Arc<Forwarder>,
     pub wakeups: Arc<Wakeups>,
     pub tasks: Arc<dyn Tasks>,
     pub clock: Arc<dyn Clock>,
@@ -162,6 +167,8 @@ pub struct Context {
     pub header: RequestHeader,
     pub client_host: IpAddr,
     pub now: Now,
+    /// The request came from another gateway: it goes no further.
+    pub is_visit: bool,
 }
 
 impl Context {
@@ -176,36 +183,55 @@ impl Context {
 /// The gateway as the server sees it.
 pub struct Gateway {
     services: Arc<Services>,
+    guests: Arc<Guests>,
 }
 
-/// A Metadata frame above this is not looked into before it is dispatched.
+/// A frame above this is not looked into before it is dispatched.
 const PEEK_BYTES_MAX: usize = 4096;
 
 impl Gateway {
-    pub fn new(services: Arc<Services>) -> Gateway {
-        Gateway { services }
+    /// Begins to answer what other gateways forward.
+    pub fn start(services: Arc<Services>) -> Arc<Gateway> {
+        let guests = Guests::start(&services);
+        let gateway = Arc::new(Gateway { services, guests });
+        let serving = Arc::downgrade(&gateway);
+        let started = gateway.services.forwarder.start(Box::new(move |visit, responder| {
+            if let Some(gateway) = serving.upgrade() {
+                gateway.serve(visit, responder);
+            }
+        }));
+        if let Err(error) = started {
+            error!(gateway.services.logger, "requests of other gateways cannot be heard"; "error" => %error);
+        }
+        gateway
+    }
+
+    /// Answers a request that another gateway's client sent.
+    fn serve(&self, visit: Visit, responder: Responder) {
+        let outcome = self.dispatch_from(visit.frame, visit.client_host, true);
+        self.guests.host(outcome, visit.group, responder);
     }
 
     pub fn services(&self) -> &Arc<Services> {
         &self.services
     }
 
-    /// Whether this Metadata request is answered from memory: its cluster id and topics are known.
-    fn is_light_metadata(&self, frame: &[u8]) -> bool {
-        if frame.len() > PEEK_BYTES_MAX || self.services.cluster.known_id().is_none() {
+    /// Whether memory answers a request, as `is_in_memory` judges it. One that does not decode is closed at once.
+    fn is_light<R: Request>(&self, frame: &[u8], is_in_memory: impl FnOnce(&Services, i16, &R) -> bool) -> bool {
+        if frame.len() > PEEK_BYTES_MAX {
             return false;
         }
         let Ok(Opened::Request { header, body, .. }) = frame::open(Bytes::copy_from_slice(frame)) else {
-            return false;
+            return true;
         };
-        match frame::request_message::<MetadataRequest>(body) {
-            Ok(request) => metadata::is_in_memory(&self.services, header.api_version, &request),
-            Err(_) => false,
+        match frame::request_message::<R>(body) {
+            Ok(request) => is_in_memory(&self.services, header.api_version, &request),
+            Err(_) => true,
         }
     }
 
-    /// The table of handlers.
-    fn answer(&self, cx: &Context, api: ApiKey, body: Reader) -> Outcome {
+    /// The table of handlers. `frame` is the whole request, for those that another gateway may have to answer.
+    fn answer(&self, cx: &Context, api: ApiKey, body: Reader, frame: &Bytes) -> Outcome {
         match api {
             ApiKey::Produce => run(cx, body, produce::handle),
             ApiKey::Fetch => run(cx, body, fetch::handle),
@@ -223,16 +249,16 @@ impl Gateway {
             ApiKey::OffsetForLeaderEpoch => run(cx, body, offset_for_leader_epoch::handle),
             ApiKey::DescribeConfigs => run(cx, body, describe_configs::handle),
             ApiKey::DescribeCluster => run(cx, body, describe_cluster::handle),
-            ApiKey::OffsetCommit => run(cx, body, offset_commit::handle),
+            ApiKey::OffsetCommit => run_at_owner(cx, body, frame, offset_commit::handle),
             ApiKey::OffsetFetch => run(cx, body, offset_fetch::handle),
-            ApiKey::JoinGroup => run(cx, body, join_group::handle),
-            ApiKey::Heartbeat => run(cx, body, heartbeat::handle),
-            ApiKey::LeaveGroup => run(cx, body, leave_group::handle),
-            ApiKey::SyncGroup => run(cx, body, sync_group::handle),
+            ApiKey::JoinGroup => run_at_owner(cx, body, frame, join_group::handle),
+            ApiKey::Heartbeat => run_at_owner(cx, body, frame, heartbeat::handle),
+            ApiKey::LeaveGroup => run_at_owner(cx, body, frame, leave_group::handle),
+            ApiKey::SyncGroup => run_at_owner(cx, body, frame, sync_group::handle),
             ApiKey::DescribeGroups => run(cx, body, describe_groups::handle),
             ApiKey::ListGroups => run(cx, body, list_groups::handle),
             ApiKey::DeleteGroups => run(cx, body, delete_groups::handle),
-            ApiKey::OffsetDelete => run(cx, body, offset_delete::handle),
+            ApiKey::OffsetDelete => run_at_owner(cx, body, frame, offset_delete::handle),
             ApiKey::DescribeAcls => run(cx, body, describe_acls::handle),
             ApiKey::CreateAcls => run(cx, body, create_acls::handle),
             ApiKey::DeleteAcls => run(cx, body, delete_acls::handle),
@@ -264,9 +290,11 @@ impl Dispatch for Gateway {
     fn kind(&self, frame: &[u8]) -> Kind {
         match frame::peek_api(frame) {
             Some(ApiKey::Produce) => Kind::Produce,
-            Some(ApiKey::ApiVersions | ApiKey::Heartbeat | ApiKey::FindCoordinator) => Kind::Light,
+            Some(ApiKey::ApiVersions) => Kind::Light,
+            Some(ApiKey::Heartbeat) if self.is_light(frame, heartbeat::is_in_memory) => Kind::Light,
+            Some(ApiKey::FindCoordinator) if self.is_light(frame, find_coordinator::is_in_memory) => Kind::Light,
             Some(ApiKey::DescribeCluster) if self.services.cluster.known_id().is_some() => Kind::Light,
-            Some(ApiKey::Metadata) if self.is_light_metadata(frame) => Kind::Light,
+            Some(ApiKey::Metadata) if self.is_light(frame, metadata::is_in_memory) => Kind::Light,
             Some(_) => Kind::Heavy,
             // Closed at once.
             None => Kind::Light,
@@ -285,13 +313,19 @@ impl Dispatch for Gateway {
     }
 
     fn dispatch(&self, frame: Bytes, peer: IpAddr) -> Outcome {
+        self.dispatch_from(frame, peer, false)
+    }
+}
+
+impl Gateway {
+    fn dispatch_from(&self, frame: Bytes, peer: IpAddr, is_visit: bool) -> Outcome {
         let logger = &self.services.logger;
-        match frame::open(frame) {
+        match frame::open(frame.clone()) {
             Ok(Opened::Request { api, header, body }) => {
                 let now = self.services.clock.now();
                 self.services.metrics.apis.asked(header.api_key);
-                let cx = Context { services: self.services.clone(), header, client_host: peer, now };
-                self.answer(&cx, api, body)
+                let cx = Context { services: self.services.clone(), header, client_host: peer, now, is_visit };
+                self.answer(&cx, api, body, &frame)
             }
             Ok(Opened::UnknownApiVersions { header }) => Outcome::Reply(api::unknown_api_versions(&header)),
             Ok(Opened::Unserved { header }) => {
@@ -307,6 +341,19 @@ impl Dispatch for Gateway {
             }
         }
     }
+}
+
+/// Decodes a request and has it answered by the gateway that owns its group.
+fn run_at_owner<R: OfGroup>(
+    cx: &Context,
+    body: Reader,
+    frame: &Bytes,
+    handle: impl FnOnce(&Context, R) -> Outcome,
+) -> Outcome {
+    run(cx, body, |cx, request: R| match owned::route(cx, request.group_id()) {
+        Route::Here => handle(cx, request),
+        Route::At(process) => owned::forward(cx, process, request, frame),
+    })
 }
 
 /// Decodes a request and has it answered.
@@ -325,6 +372,8 @@ fn run<R: Request>(cx: &Context, body: Reader, handle: impl FnOnce(&Context, R) 
     }
 }
 
+#[cfg(test)]
+mod forward_tests;
 #[cfg(test)]
 mod group_tests;
 #[cfg(test)]

@@ -12,6 +12,7 @@
 
 use super::awaited::{STORE_WAIT, answer_when_there};
 use super::errors::for_coordinator;
+use super::owned::OfGroup;
 use super::{Context, Outcome};
 use crate::catalog::Topic;
 use crate::group::event::Sender;
@@ -19,11 +20,29 @@ use crate::offsets::{self, CommitError, Committed, TopicPartition};
 use crate::promise::promises;
 use crate::protocol::error_code::ErrorCode;
 use crate::protocol::messages::offset_commit::{
-    OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitResponse, OffsetCommitResponsePartition,
-    OffsetCommitResponseTopic,
+    OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic, OffsetCommitResponse,
+    OffsetCommitResponsePartition, OffsetCommitResponseTopic,
 };
 
 const NOT_FOUND_FROM: i16 = 9;
+
+impl OfGroup for OffsetCommitRequest {
+    fn group_id(&self) -> &str {
+        &self.group_id
+    }
+
+    fn refused(self, cx: &Context, code: ErrorCode) -> Outcome {
+        let row = |partition: OffsetCommitRequestPartition| OffsetCommitResponsePartition {
+            partition_index: partition.partition_index,
+            error_code: code.code(),
+        };
+        let topic = |topic: OffsetCommitRequestTopic| OffsetCommitResponseTopic {
+            name: topic.name,
+            partitions: topic.partitions.into_iter().map(row).collect(),
+        };
+        cx.reply(&OffsetCommitResponse { topics: self.topics.into_iter().map(topic).collect(), ..Default::default() })
+    }
+}
 
 pub fn handle(cx: &Context, request: OffsetCommitRequest) -> Outcome {
     let expire_ms = (request.retention_time_ms >= 0).then(|| cx.now.wall_ms.saturating_add(request.retention_time_ms));

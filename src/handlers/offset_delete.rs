@@ -4,6 +4,7 @@
 //! by itself.
 
 use super::errors::for_coordinator;
+use super::owned::OfGroup;
 use super::{Context, Outcome};
 use crate::group::Groups;
 use crate::limits::STORE_CALL_MAX;
@@ -12,6 +13,16 @@ use crate::protocol::error_code::ErrorCode;
 use crate::protocol::messages::offset_delete::{
     OffsetDeleteRequest, OffsetDeleteResponse, OffsetDeleteResponsePartition, OffsetDeleteResponseTopic,
 };
+
+impl OfGroup for OffsetDeleteRequest {
+    fn group_id(&self) -> &str {
+        &self.group_id
+    }
+
+    fn refused(self, cx: &Context, code: ErrorCode) -> Outcome {
+        cx.reply(&OffsetDeleteResponse { error_code: code.code(), ..Default::default() })
+    }
+}
 
 pub fn handle(cx: &Context, request: OffsetDeleteRequest) -> Outcome {
     let refuse = |code: ErrorCode| cx.reply(&OffsetDeleteResponse { error_code: code.code(), ..Default::default() });

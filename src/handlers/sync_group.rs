@@ -5,6 +5,7 @@
 //! Version notes: 3 has static members (KIP-345); from 5 on protocol type and name must be there, and are checked (KIP-559).
 
 use super::awaited::answer_or_abandon;
+use super::owned::OfGroup;
 use super::{Context, Outcome};
 use crate::group::event::{Sender, Sync, SyncReply};
 use crate::promise::promise;
@@ -17,6 +18,20 @@ use std::time::Duration;
 const WAIT: Duration = Duration::from_secs(15 * 60);
 
 const PROTOCOL_FROM: i16 = 5;
+
+impl OfGroup for SyncGroupRequest {
+    fn group_id(&self) -> &str {
+        &self.group_id
+    }
+
+    fn wait(&self) -> Duration {
+        WAIT
+    }
+
+    fn refused(self, cx: &Context, code: ErrorCode) -> Outcome {
+        reply(cx, SyncReply::refused(code))
+    }
+}
 
 pub fn handle(cx: &Context, request: SyncGroupRequest) -> Outcome {
     let nameless = request.protocol_type.is_none() || request.protocol_name.is_none();

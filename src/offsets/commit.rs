@@ -1,7 +1,7 @@
 //! The writing of commits: guarded, decided when an answer is lost, in order per key.
 
 use super::value::{self, Committed, Slot, TopicPartition};
-use super::{BUCKET, GroupOffsets, Offsets};
+use super::{BUCKET, GroupOffsets, Offsets, Tenure};
 use crate::limits::STORE_CALL_MAX;
 use crate::promise::Promise;
 use crate::protocol::error_code::ErrorCode;
@@ -24,14 +24,10 @@ pub enum CommitError {
 
 pub type Outcome = Result<(), CommitError>;
 
-/// Tells, by a read at the leader, whether this gateway still owns the group.
-pub type StillOwned = Arc<dyn Fn(Instant) -> StoreResult<bool> + Send + Sync>;
-
 /// The newest commit of a key whose write is in flight, and all who wait for it.
 pub(super) struct Waiting {
     committed: Committed,
     promises: Vec<Promise<Outcome>>,
-    still_owned: StillOwned,
 }
 
 /// One commit on its way.
@@ -41,7 +37,6 @@ struct Flight {
     expected: Sequence,
     nonce: String,
     promises: Vec<Promise<Outcome>>,
-    still_owned: StillOwned,
 }
 
 /// Commits that were sent together; settled when the last answer is there.
@@ -60,14 +55,15 @@ impl Offsets {
         &self,
         group: &str,
         commits: Vec<(TopicPartition, Committed, Promise<Outcome>)>,
-        still_owned: &StillOwned,
+        tenure: &Arc<dyn Tenure>,
     ) {
         let deadline = self.clock.now().mono + STORE_CALL_MAX;
-        let offsets = match self.known(group, deadline) {
+        let known = self.known(group, tenure, deadline).map_err(CommitError::Store);
+        let offsets = match known.and_then(|offsets| offsets.ok_or(CommitError::NotOwner)) {
             Ok(offsets) => offsets,
             Err(error) => {
                 for (_, _, promise) in commits {
-                    promise.keep(Err(CommitError::Store(error.clone())));
+                    promise.keep(Err(error.clone()));
                 }
                 return;
             }
@@ -81,11 +77,11 @@ impl Offsets {
                     let earlier = cell.waiting.take();
                     let mut promises = earlier.map_or_else(Vec::new, |waiting| waiting.promises);
                     promises.push(promise);
-                    cell.waiting = Some(Waiting { committed, promises, still_owned: still_owned.clone() });
+                    cell.waiting = Some(Waiting { committed, promises });
                     continue;
                 }
                 cell.in_flight = true;
-                let waiting = Waiting { committed, promises: vec![promise], still_owned: still_owned.clone() };
+                let waiting = Waiting { committed, promises: vec![promise] };
                 flights.push(waiting.depart(at, cell.revision));
             }
         }
@@ -141,7 +137,7 @@ impl Offsets {
         for (mut flight, error) in undecided {
             let outcome = match &outage {
                 Some(error) => Err(error.clone()),
-                None => self.decide(&offsets.group, &mut flight, error, deadline),
+                None => self.decide(&offsets, &mut flight, error, deadline),
             };
             // The store does not answer: the others are not tried one by one, each with a wait of its own.
             if let Err(error @ CommitError::Store(StoreError::NoAnswer | StoreError::Unavailable | StoreError::Busy)) =
@@ -157,7 +153,7 @@ impl Offsets {
     /// Finds out what became of a write that was not acknowledged, and repeats it where it was not done.
     fn decide(
         &self,
-        group: &str,
+        offsets: &GroupOffsets,
         flight: &mut Flight,
         error: StoreError,
         deadline: Instant,
@@ -171,18 +167,21 @@ impl Offsets {
             }
             // A new deadline: the old one may have passed in waiting for the lost answer.
             let deadline = deadline.max(self.clock.now().mono + STORE_CALL_MAX / 2);
-            let entry = self.store.kv_get(BUCKET, &value::key(group, &flight.at), deadline)?;
+            let entry = self.store.kv_get(BUCKET, &value::key(&offsets.group, &flight.at), deadline)?;
             if value::nonce_of(entry.value.as_ref()).as_deref() == Some(flight.nonce.as_str()) {
                 return Ok(entry.revision);
             }
             if entry.revision != flight.expected {
-                if !(flight.still_owned)(deadline)? {
+                if !offsets.tenure.verify(deadline)? {
                     return Err(CommitError::NotOwner);
                 }
                 flight.expected = entry.revision;
             }
+            if !offsets.tenure.stands() {
+                return Err(CommitError::NotOwner);
+            }
             // Under an unchanged revision the same message again: at most one copy of it can take the place.
-            match store::publish(&*self.store, flight.message(group), deadline) {
+            match store::publish(&*self.store, flight.message(&offsets.group), deadline) {
                 Ok(ack) => return Ok(ack.sequence),
                 Err(error) => last = error,
             }
@@ -191,8 +190,12 @@ impl Offsets {
     }
 }
 
-/// Records the outcome, answers those who waited for it, and gives the commit that goes next on that key.
+/// Records the outcome, answers those who waited for it, and gives the commit that goes next on that key. Where the claim has
+/// ended meanwhile, somebody else may have read the commits before this one was stored: it does not count.
 fn land(offsets: &GroupOffsets, flight: Flight, outcome: Result<Sequence, CommitError>) -> Option<Flight> {
+    let ended = !offsets.tenure.stands();
+    let outcome = if ended { Err(CommitError::NotOwner) } else { outcome };
+    let mut left = None;
     let next = {
         let mut known = offsets.lock();
         let cell = known.cells.entry(flight.at.clone()).or_default();
@@ -207,11 +210,14 @@ fn land(offsets: &GroupOffsets, flight: Flight, outcome: Result<Sequence, Commit
                 cell.certain = false;
             }
         }
-        let waiting = cell.waiting.take();
+        let mut waiting = cell.waiting.take();
+        if ended {
+            left = waiting.take();
+        }
         cell.in_flight = waiting.is_some();
         waiting.map(|waiting| waiting.depart(flight.at, cell.revision))
     };
-    for promise in flight.promises {
+    for promise in flight.promises.into_iter().chain(left.into_iter().flat_map(|waiting| waiting.promises)) {
         promise.keep(outcome.as_ref().map(|_| ()).map_err(Clone::clone));
     }
     next
@@ -219,8 +225,8 @@ fn land(offsets: &GroupOffsets, flight: Flight, outcome: Result<Sequence, Commit
 
 impl Waiting {
     fn depart(self, at: TopicPartition, expected: Sequence) -> Flight {
-        let Waiting { committed, promises, still_owned } = self;
-        Flight { at, committed, expected, nonce: Uuid::random().to_string(), promises, still_owned }
+        let Waiting { committed, promises } = self;
+        Flight { at, committed, expected, nonce: Uuid::random().to_string(), promises }
     }
 }
 

@@ -7,7 +7,7 @@
 mod commit;
 mod value;
 
-pub use commit::{CommitError, Outcome, StillOwned};
+pub use commit::{CommitError, Outcome};
 pub use value::{Committed, Slot, TopicPartition};
 
 use crate::clock::Clock;
@@ -24,6 +24,18 @@ pub const BUCKET: &str = "kafka-consumer-offsets";
 
 /// A group's commits are dropped from memory when nobody asked for them for so long.
 const UNUSED: Duration = Duration::from_secs(600);
+
+/// The right to commit for a group: one claim of this gateway on it.
+pub trait Tenure: Send + Sync {
+    /// A later claim on the same group has a larger number.
+    fn number(&self) -> u64;
+
+    /// Whether nobody else can have become the owner since the claim. Answered from memory.
+    fn stands(&self) -> bool;
+
+    /// The same, by a read at the leader.
+    fn verify(&self, deadline: Instant) -> StoreResult<bool>;
+}
 
 pub struct Offsets {
     store: Arc<dyn Store>,
@@ -43,9 +55,11 @@ pub struct Removal {
     pub left: usize,
 }
 
-/// All commits of one group.
+/// All commits of one group, as they are known under one claim on it. What was known under an older one may have been
+/// written over by others.
 struct GroupOffsets {
     group: String,
+    tenure: Arc<dyn Tenure>,
     known: Mutex<Known>,
 }
 
@@ -82,13 +96,20 @@ impl Offsets {
         Arc::new_cyclic(|this| Offsets { store, tasks, clock, replicas, groups, this: this.clone() })
     }
 
-    /// All commits of a group that this gateway owns: from memory, the first time read at the leader.
-    pub fn owned(&self, group: &str, deadline: Instant) -> StoreResult<BTreeMap<TopicPartition, Slot>> {
-        let offsets = self.known(group, deadline)?;
+    /// All commits of a group that this gateway owns: from memory, the first time read at the leader. `None`: it does not own
+    /// the group any more.
+    pub fn owned(
+        &self,
+        group: &str,
+        tenure: &Arc<dyn Tenure>,
+        deadline: Instant,
+    ) -> StoreResult<Option<BTreeMap<TopicPartition, Slot>>> {
+        let Some(offsets) = self.known(group, tenure, deadline)? else { return Ok(None) };
         self.make_certain(&offsets, deadline)?;
         let known = offsets.lock();
         let present = known.cells.iter().filter(|(_, cell)| cell.slot != Slot::Absent);
-        Ok(present.map(|(at, cell)| (at.clone(), cell.slot.clone())).collect())
+        let slots = present.map(|(at, cell)| (at.clone(), cell.slot.clone())).collect();
+        Ok(tenure.stands().then_some(slots))
     }
 
     /// All commits of any group, read at the leader.
@@ -176,11 +197,18 @@ impl Offsets {
         self.groups.lock().expect("no holder panics")
     }
 
-    fn known(&self, group: &str, deadline: Instant) -> StoreResult<Arc<GroupOffsets>> {
+    /// What is known of a group's commits under this claim; `None` if there is a later one.
+    fn known(
+        &self,
+        group: &str,
+        tenure: &Arc<dyn Tenure>,
+        deadline: Instant,
+    ) -> StoreResult<Option<Arc<GroupOffsets>>> {
         let now = self.clock.now().mono;
-        if let Some(offsets) = self.lock().get(group).cloned() {
+        let present = self.lock().get(group).cloned();
+        if let Some(offsets) = present.filter(|offsets| offsets.tenure.number() >= tenure.number()) {
             offsets.lock().used = now;
-            return Ok(offsets);
+            return Ok((offsets.tenure.number() == tenure.number()).then_some(offsets));
         }
         let entries = self.list(group, deadline)?.into_iter();
         let cells = entries.map(|(at, entry)| {
@@ -188,9 +216,14 @@ impl Offsets {
             (at, Cell { revision: entry.revision, slot, ..Cell::default() })
         });
         let known = Mutex::new(Known { cells: cells.collect(), used: now });
-        let made = Arc::new(GroupOffsets { group: group.to_owned(), known });
-        // Whoever came first has perhaps committed already: its view stands.
-        Ok(self.lock().entry(group.to_owned()).or_insert(made).clone())
+        let made = Arc::new(GroupOffsets { group: group.to_owned(), tenure: tenure.clone(), known });
+        let mut groups = self.lock();
+        // Whoever came first under this claim has perhaps committed already: its view stands.
+        if groups.get(group).is_none_or(|present| present.tenure.number() < tenure.number()) {
+            groups.insert(group.to_owned(), made);
+        }
+        let stands = groups.get(group).filter(|present| present.tenure.number() == tenure.number());
+        Ok(stands.cloned())
     }
 
     /// Asks the store about keys whose last write has an unknown outcome.

@@ -11,7 +11,7 @@ pub use faults::{Chaos, Outage, PublishFault};
 
 use super::{
     From, KvBucket, KvEntry, Message, Pick, PubAck, Publish, PublishDone, Sequence, ServerInfo, Storage, Store,
-    StoreError, StoreResult, StreamInfo, StreamListing,
+    StoreError, StoreResult, StreamInfo, StreamListing, kv_entry,
 };
 use bytes::Bytes;
 use faults::Faults;
@@ -387,11 +387,6 @@ impl Store for MemoryStore {
         self.subscribers.lock().expect("no holder panics").push(subscriber);
         Ok(())
     }
-}
-
-fn kv_entry(message: Message) -> KvEntry {
-    let is_marker = message.header("KV-Operation").is_some();
-    KvEntry { revision: message.sequence, value: (!is_marker).then_some(message.payload), stored_ms: message.stored_ms }
 }
 
 #[cfg(test)]

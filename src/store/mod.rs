@@ -331,3 +331,49 @@ pub fn kv_replace(
 ) -> StoreResult<Sequence> {
     publish(store, kv_message(bucket, key, value, expected), deadline).map(|ack| ack.sequence)
 }
+
+/// What was written to a bucket.
+#[derive(Clone, Debug, Default)]
+pub struct KvChanges {
+    /// Keys and entries, oldest first; of a key that was written several times only the newest.
+    pub entries: Vec<(String, KvEntry)>,
+    /// There is nothing else up to this revision.
+    pub upto: Sequence,
+}
+
+/// What was written to a bucket after `since`. Costs one question while there is nothing new. May come up short: `upto`
+/// tells how far it looked.
+pub fn kv_changes(store: &dyn Store, bucket: &str, since: Sequence, deadline: Instant) -> StoreResult<KvChanges> {
+    let stream = format!("KV_{bucket}");
+    let prefix = format!("$KV.{bucket}.");
+    let last = store.stream_info(&stream, deadline)?.state.last;
+    let mut changes = KvChanges { entries: Vec::new(), upto: since };
+    while changes.upto < last {
+        let next = changes.upto.next();
+        let messages = store.messages_read(&stream, next, KV_CHANGES_MESSAGES, KV_CHANGES_BYTES, deadline)?;
+        let Some(newest) = messages.last().map(|message| message.sequence) else { break };
+        changes.upto = changes.upto.max(newest);
+        for message in messages {
+            if let Some(key) = message.subject.strip_prefix(&prefix).map(str::to_owned) {
+                changes.entries.push((key, kv_entry(message)));
+            }
+        }
+    }
+    Ok(changes)
+}
+
+/// Asked for at once while changes are read.
+const KV_CHANGES_MESSAGES: usize = 256;
+const KV_CHANGES_BYTES: usize = 1024 * 1024;
+
+/// A stored message as the entry it is. A marker has a revision and no value: a delete, a purge, or what the server leaves
+/// when a value aged out.
+pub(crate) fn kv_entry(message: Message) -> KvEntry {
+    let is_marker = message.header("KV-Operation").is_some_and(|operation| operation == "DEL" || operation == "PURGE")
+        || message.header("Nats-Marker-Reason").is_some();
+    KvEntry {
+        revision: message.sequence,
+        value: if is_marker { None } else { Some(message.payload) },
+        stored_ms: message.stored_ms,
+    }
+}

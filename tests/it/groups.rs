@@ -1,14 +1,12 @@
 //! Consumer groups as their members see them.
 
 use crate::harness::librdkafka::{self, Got, numbered, producer, take, texts};
-use crate::harness::{Gateway, Nats, SOON, Version, Wire, eventually};
+use crate::harness::member::{COORDINATOR_MOVES, MEMBER_ID_REQUIRED, RawMember};
+use crate::harness::{Gateway, Nats, SOON, Version, eventually};
 use crate::on_each_server;
 use bytes::Bytes;
-use kafka_protocol::messages::join_group_request::JoinGroupRequestProtocol;
-use kafka_protocol::messages::sync_group_request::SyncGroupRequestAssignment;
 use kafka_protocol::messages::{
-    DescribeGroupsRequest, GroupId, HeartbeatRequest, JoinGroupRequest, JoinGroupResponse, LeaveGroupRequest,
-    ListGroupsRequest, SyncGroupRequest,
+    DescribeGroupsRequest, GroupId, JoinGroupRequest, LeaveGroupRequest, ListGroupsRequest,
 };
 use kafka_protocol::protocol::StrBytes;
 use rdkafka::client::ClientContext;
@@ -20,10 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR, and a store that is not there yet.
-const COORDINATOR_MOVES: &[i16] = &[14, 15, 16];
 const REBALANCE_IN_PROGRESS: i16 = 27;
-const MEMBER_ID_REQUIRED: i16 = 79;
 const UNKNOWN_MEMBER_ID: i16 = 25;
 const FENCED_INSTANCE_ID: i16 = 82;
 
@@ -169,95 +164,6 @@ fn a_member_that_leaves_is_replaced_at_once() {
     second.subscribe(&["t"]).expect("a subscription");
     assert_eq!(take(&second, 5).len(), 5);
     assert!(started.elapsed() < Duration::from_secs(30), "it took {:?}", started.elapsed());
-}
-
-/// A member that speaks the group protocol by hand.
-struct RawMember {
-    group: GroupId,
-    id: StrBytes,
-    instance: Option<StrBytes>,
-    generation: i32,
-    session_timeout_ms: i32,
-}
-
-impl RawMember {
-    fn new(group: &str, instance: Option<&str>, session_timeout_ms: i32) -> RawMember {
-        RawMember {
-            group: GroupId(StrBytes::from_string(group.to_owned())),
-            id: StrBytes::default(),
-            instance: instance.map(|name| StrBytes::from_string(name.to_owned())),
-            generation: -1,
-            session_timeout_ms,
-        }
-    }
-
-    fn join_request(&self) -> JoinGroupRequest {
-        let protocol = JoinGroupRequestProtocol::default()
-            .with_name(StrBytes::from_static_str("range"))
-            .with_metadata(Bytes::from_static(b"\0\x01\0\0\0\x01\0\x01t\0\0\0\0"));
-        JoinGroupRequest::default()
-            .with_group_id(self.group.clone())
-            .with_session_timeout_ms(self.session_timeout_ms)
-            .with_rebalance_timeout_ms(self.session_timeout_ms)
-            .with_member_id(self.id.clone())
-            .with_group_instance_id(self.instance.clone())
-            .with_protocol_type(StrBytes::from_static_str("consumer"))
-            .with_protocols(vec![protocol])
-    }
-
-    /// Joins once; takes over the member id where the gateway gave one.
-    #[track_caller]
-    fn join(&mut self, wire: &mut Wire) -> JoinGroupResponse {
-        let response = eventually("the coordinator answers", SOON, || {
-            let response = wire.call(7, &self.join_request());
-            (!COORDINATOR_MOVES.contains(&response.error_code)).then_some(response)
-        });
-        if [0, MEMBER_ID_REQUIRED].contains(&response.error_code) {
-            self.id = response.member_id.clone();
-            self.generation = response.generation_id;
-        }
-        response
-    }
-
-    /// Joins as the only member and assigns itself something.
-    #[track_caller]
-    fn join_alone(wire: &mut Wire, group: &str, instance: Option<&str>, session_timeout_ms: i32) -> RawMember {
-        let mut member = RawMember::new(group, instance, session_timeout_ms);
-        let mut response = member.join(wire);
-        if instance.is_none() {
-            assert_eq!(response.error_code, MEMBER_ID_REQUIRED, "a new dynamic member is first told its id (KIP-394)");
-            response = member.join(wire);
-        }
-        assert_eq!(response.error_code, 0);
-        assert_eq!(response.leader, member.id);
-        assert_eq!(member.sync(wire, b"mine"), (0, Bytes::from_static(b"mine")));
-        member
-    }
-
-    #[track_caller]
-    fn sync(&self, wire: &mut Wire, assignment: &'static [u8]) -> (i16, Bytes) {
-        let own = SyncGroupRequestAssignment::default()
-            .with_member_id(self.id.clone())
-            .with_assignment(Bytes::from_static(assignment));
-        let request = SyncGroupRequest::default()
-            .with_group_id(self.group.clone())
-            .with_generation_id(self.generation)
-            .with_member_id(self.id.clone())
-            .with_group_instance_id(self.instance.clone())
-            .with_assignments(vec![own]);
-        let response = wire.call(4, &request);
-        (response.error_code, response.assignment)
-    }
-
-    #[track_caller]
-    fn heartbeat(&self, wire: &mut Wire) -> i16 {
-        let request = HeartbeatRequest::default()
-            .with_group_id(self.group.clone())
-            .with_generation_id(self.generation)
-            .with_member_id(self.id.clone())
-            .with_group_instance_id(self.instance.clone());
-        wire.call(3, &request).error_code
-    }
 }
 
 on_each_server! {

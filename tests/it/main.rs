@@ -8,6 +8,7 @@ mod deploy;
 mod embedded;
 mod examples;
 mod foreign;
+mod gateway_groups;
 mod gateways;
 mod groups;
 #[allow(dead_code, reason = "shared with the torture tests and the bench, each of which uses a part")]

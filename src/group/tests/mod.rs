@@ -3,6 +3,7 @@
 mod classic;
 mod crowd;
 mod members;
+mod owners;
 pub mod rig;
 mod service;
 mod static_members;

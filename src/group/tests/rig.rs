@@ -12,8 +12,8 @@ use crate::tasks::{Task, Tasks};
 use crate::wake::Wakeups;
 use crate::wire::Uuid;
 use bytes::Bytes;
-use std::collections::{BTreeMap, HashSet, VecDeque};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -121,22 +121,58 @@ impl Tasks for Workers {
     }
 }
 
-/// Which gateway processes the gateways of a test believe to be alive.
+/// Which gateway processes are alive, as long as a gateway has no view of its own.
 #[derive(Default)]
 pub struct Living(pub Mutex<HashSet<String>>);
 
-impl Leases for Living {
+/// What one gateway believes of the leases.
+pub struct View {
+    living: Arc<Living>,
+    believed: Mutex<HashMap<String, Standing>>,
+    preferred: Mutex<Option<String>>,
+    holds: AtomicBool,
+    term: AtomicU64,
+}
+
+impl View {
+    /// From now on this gateway believes so of a process, whatever is true.
+    pub fn believe(&self, process: &str, standing: Standing) {
+        self.believed.lock().expect("no holder panics").insert(process.to_owned(), standing);
+    }
+
+    pub fn prefer(&self, process: &str) {
+        *self.preferred.lock().expect("no holder panics") = Some(process.to_owned());
+    }
+
+    pub fn lose_lease(&self) {
+        self.holds.store(false, Ordering::SeqCst);
+    }
+
+    pub fn take_lease_anew(&self) {
+        self.term.fetch_add(1, Ordering::SeqCst);
+        self.holds.store(true, Ordering::SeqCst);
+    }
+}
+
+impl Leases for View {
     fn standing(&self, process: &str) -> Standing {
-        let is_live = self.0.lock().expect("no holder panics").contains(process);
+        if let Some(standing) = self.believed.lock().expect("no holder panics").get(process) {
+            return *standing;
+        }
+        let is_live = self.living.0.lock().expect("no holder panics").contains(process);
         if is_live { Standing::Live } else { Standing::Gone }
     }
 
     fn holds(&self) -> bool {
-        true
+        self.holds.load(Ordering::SeqCst)
     }
 
     fn preferred(&self, _group: &str) -> Option<String> {
-        None
+        self.preferred.lock().expect("no holder panics").clone()
+    }
+
+    fn term(&self) -> u64 {
+        self.term.load(Ordering::SeqCst)
     }
 }
 
@@ -167,6 +203,7 @@ impl World {
     /// A gateway whose work is done elsewhere.
     pub fn gateway_on(&self, name: &str, tasks: Arc<dyn Tasks>) -> Gateway {
         let offsets = Offsets::new(self.store.clone(), tasks.clone(), self.clock.clone(), 1);
+        let view = self.view();
         let groups = Groups::new(Setup {
             store: self.store.clone(),
             offsets: offsets.clone(),
@@ -175,11 +212,11 @@ impl World {
             settings: self.settings.clone(),
             replicas: 1,
             owner: OwnerId(name.to_owned()),
-            leases: self.living.clone(),
+            leases: view.clone(),
             logger: slog::Logger::root(slog::Discard, slog::o!()),
         });
         let wakeups = Arc::new(Wakeups::new());
-        Gateway { groups, offsets, wakeups, tasks: self.tasks.clone(), clock: self.clock.clone() }
+        Gateway { groups, offsets, view, wakeups, tasks: self.tasks.clone(), clock: self.clock.clone() }
     }
 
     pub fn run(&self) {
@@ -192,6 +229,23 @@ impl World {
         self.store.set_time(self.clock.now().wall_ms);
     }
 
+    /// What a gateway believes that holds its lease.
+    pub fn view(&self) -> Arc<View> {
+        Arc::new(View {
+            living: self.living.clone(),
+            believed: Mutex::default(),
+            preferred: Mutex::default(),
+            holds: AtomicBool::new(true),
+            term: AtomicU64::new(1),
+        })
+    }
+
+    /// Whom all gateways believe to be alive that have no view of their own.
+    pub fn live(&self, processes: &[&str]) {
+        let processes = processes.iter().map(|process| (*process).to_owned());
+        *self.living.0.lock().expect("no holder panics") = processes.collect();
+    }
+
     pub fn deadline(&self) -> Instant {
         self.clock.now().mono + Duration::from_secs(5)
     }
@@ -200,6 +254,7 @@ impl World {
 pub struct Gateway {
     pub groups: Arc<Groups>,
     pub offsets: Arc<Offsets>,
+    pub view: Arc<View>,
     wakeups: Arc<Wakeups>,
     tasks: Arc<Queued>,
     clock: Arc<ManualClock>,

@@ -14,7 +14,9 @@ use crate::protocol::messages::create_topics::{CreatableTopic, CreatableTopicRes
 use crate::protocol::messages::describe_cluster::DescribeClusterRequest;
 use crate::protocol::messages::find_coordinator::FindCoordinatorRequest;
 use crate::protocol::messages::init_producer_id::InitProducerIdRequest;
-use crate::protocol::messages::metadata::{MetadataRequestTopic, MetadataResponse, MetadataResponseTopic};
+use crate::protocol::messages::metadata::{
+    MetadataRequest, MetadataRequestTopic, MetadataResponse, MetadataResponseTopic,
+};
 use crate::store::memory::{MemoryStore, Outage};
 use crate::tasks::Task;
 use crate::wire::Uuid;

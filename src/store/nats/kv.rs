@@ -3,7 +3,7 @@
 use super::NatsStore;
 use super::api::api_request;
 use super::{header, json_of, read};
-use crate::store::{KvBucket, KvEntry, Message, Pick, StoreError, StoreResult};
+use crate::store::{KvBucket, KvEntry, Pick, StoreError, StoreResult, kv_entry};
 use crossbeam_channel::bounded;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -47,7 +47,7 @@ impl NatsStore {
         header::check_subject(&subject)?;
         let body = read::body_of(&Pick::LastOf(subject));
         match self.api(&format!("STREAM.MSG.GET.KV_{bucket}"), &body, deadline).and_then(read::stored_message) {
-            Ok((message, _)) => Ok(entry_of(message)),
+            Ok((message, _)) => Ok(kv_entry(message)),
             Err(StoreError::NoMessage) => Ok(KvEntry::default()),
             Err(error) => Err(error),
         }
@@ -77,7 +77,7 @@ impl NatsStore {
             let Some((subject, receiver)) = waiting.pop_front() else { break };
             let outcome = receiver.recv_deadline(deadline).map_err(|_| StoreError::NoAnswer)?;
             match json_of(outcome).and_then(read::stored_message) {
-                Ok((message, _)) => entries.push((subject, entry_of(message))),
+                Ok((message, _)) => entries.push((subject, kv_entry(message))),
                 // Expired since the subjects were listed.
                 Err(StoreError::NoMessage) => {}
                 Err(error) => return Err(error),
@@ -107,16 +107,5 @@ impl NatsStore {
             }
         }
         Ok(subjects.into_iter().collect())
-    }
-}
-
-/// A marker has a revision and no value: a delete, a purge, or what the server leaves when a value aged out.
-fn entry_of(message: Message) -> KvEntry {
-    let is_marker = message.header("KV-Operation").is_some_and(|operation| operation == "DEL" || operation == "PURGE")
-        || message.header("Nats-Marker-Reason").is_some();
-    KvEntry {
-        revision: message.sequence,
-        value: if is_marker { None } else { Some(message.payload) },
-        stored_ms: message.stored_ms,
     }
 }

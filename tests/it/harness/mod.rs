@@ -8,6 +8,7 @@ pub mod gateway;
 pub mod http;
 pub mod jetstream;
 pub mod librdkafka;
+pub mod member;
 pub mod nats;
 pub mod process;
 pub mod wire;
