@@ -16,12 +16,21 @@ use crate::protocol::messages::incremental_alter_configs::{
 };
 
 const TOPIC: i8 = super::alter_configs::TOPIC;
+const BROKER: i8 = super::alter_configs::BROKER;
 const BROKER_LOGGER: i8 = 8;
 
 const SET: i8 = 0;
 const DELETE: i8 = 1;
 const APPEND: i8 = 2;
 const SUBTRACT: i8 = 3;
+
+/// What reassignments set on brokers while they copy. Kafka's tools take it away again after each, whether it was set or
+/// not; it never is here.
+const THROTTLES: [&str; 3] = [
+    "follower.replication.throttled.rate",
+    "leader.replication.throttled.rate",
+    "replica.alter.log.dirs.io.max.bytes.per.second",
+];
 
 /// The one logger there is.
 pub(super) const ROOT_LOGGER: &str = "root";
@@ -60,6 +69,13 @@ fn alter(cx: &Context, resource: &AlterConfigsResource, validate_only: bool) -> 
             }
             check_broker(cx, &resource.resource_name)?;
             changes.iter().try_for_each(|(logger, change)| alter_logger(logger, change))
+        }
+        BROKER => {
+            let is_change = |(name, change): &&(String, Change)| {
+                !(matches!(change, Change::Delete) && THROTTLES.contains(&name.as_str()))
+            };
+            let changed: Vec<&str> = changes.iter().filter(is_change).map(|(name, _)| name.as_str()).collect();
+            alter_nothing(cx, BROKER, &resource.resource_name, &changed)
         }
         other => alter_nothing(cx, other, &resource.resource_name, &names),
     }

@@ -227,6 +227,21 @@ fn a_broker_tells_all_of_kafkas_settings_and_its_passwords_to_nobody() {
     assert_eq!((&secret.value, secret.is_sensitive, secret.config_type), (&None, true, 9));
 }
 
+/// Kafka's tool for reassignments does so at the end of each.
+#[test]
+fn throttles_that_were_never_set_are_taken_from_a_broker() {
+    let rig = Rig::new();
+    let rate = "leader.replication.throttled.rate";
+    for name in ["3", ""] {
+        let deleted = [(rate, DELETE, None), ("follower.replication.throttled.rate", DELETE, None)];
+        assert_eq!(rig.alter_each(BROKER, name, &deleted).0, ErrorCode::NONE);
+    }
+    assert_eq!(rig.alter_each(BROKER, "3", &[(rate, SET, Some("1000"))]).0, ErrorCode::INVALID_REQUEST);
+    let (code, text) = rig.alter_each(BROKER, "3", &[(rate, DELETE, None), ("num.partitions", DELETE, None)]);
+    assert_eq!(code, ErrorCode::INVALID_REQUEST);
+    assert!(text.contains("[num.partitions]"), "{text}");
+}
+
 #[test]
 fn topics_gain_partitions_or_are_told_why_not() {
     let rig = Rig::new();

@@ -31,6 +31,7 @@ final class Cluster {
         Check.step("admin_elect_leaders", this::elect);
         Check.step("admin_describe_producers", this::producers);
         Check.step("admin_describe_broker_configs", this::brokerConfigs);
+        Check.step("admin_alter_broker_configs_refused", this::alterBrokerConfigsRefused);
         Check.step("admin_alter_broker_configs", this::alterBrokerConfigs);
         Check.step("admin_broker_loggers", this::loggers);
         Check.step("admin_list_config_resources", this::configResources);
@@ -187,10 +188,15 @@ final class Cluster {
         Check.equal(0, config(new ConfigResource(ConfigResource.Type.BROKER, "")).entries().size(), "no dynamic defaults");
     }
 
-    private void alterBrokerConfigs() throws Exception {
+    private void alterBrokerConfigsRefused() throws Exception {
         ConfigResource broker = broker(broker());
         Check.refused(InvalidRequestException.class, () -> alter(broker, AlterConfigOp.OpType.SET, "num.partitions", "9"));
         Check.refused(InvalidRequestException.class, () -> alter(broker, AlterConfigOp.OpType.SET, "node.id", "9"));
+        alter(broker, AlterConfigOp.OpType.DELETE, "leader.replication.throttled.rate", "");
+    }
+
+    private void alterBrokerConfigs() throws Exception {
+        ConfigResource broker = broker(broker());
         String before = config(broker).get("message.max.bytes").value();
         alter(broker, AlterConfigOp.OpType.SET, "message.max.bytes", "900000");
         Check.eventually("the change is seen", () -> "900000".equals(config(broker).get("message.max.bytes").value()));

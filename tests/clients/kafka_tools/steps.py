@@ -277,7 +277,7 @@ def configs_brokers(session):
     broker = ["--entity-type", "brokers", "--entity-name", session.broker]
     told = session.tool(CONFIGS, *broker, "--describe", "--all").out
     wanted = ("auto.create.topics.enable", "compression.type", "default.replication.factor", "delete.topic.enable", "group.initial.rebalance.delay.ms",
-              "group.max.session.timeout.ms", "log.cleanup.policy", "log.retention.ms", "min.insync.replicas", "num.partitions", "offsets.retention.minutes")
+              "group.max.session.timeout.ms", "log.cleanup.policy", "min.insync.replicas", "num.partitions", "offsets.retention.minutes")
     return [*(line for line in told.splitlines() if line.strip().split("=")[0] in wanted), session.tool(CONFIGS, *broker, "--describe")]
 
 
@@ -292,9 +292,17 @@ def configs_brokers_alter(session):
             return told if ("message.max.bytes" in told.out) == given else None
         return eventually("the change is seen", shown)
 
-    return [session.tool(CONFIGS, *broker, "--alter", "--add-config", "message.max.bytes=900000"), described(True),
-            session.tool(CONFIGS, *broker, "--alter", "--delete-config", "message.max.bytes"), described(False),
-            first_error(session.tool(CONFIGS, *broker, "--alter", "--add-config", "num.partitions=9"))]
+    changed = session.tool(CONFIGS, *broker, "--alter", "--add-config", "message.max.bytes=900000")
+    if changed.code:
+        return first_error(changed)
+    return [changed, described(True), session.tool(CONFIGS, *broker, "--alter", "--delete-config", "message.max.bytes"), described(False)]
+
+
+@step
+def configs_brokers_alter_refused(session):
+    broker = ["--entity-type", "brokers", "--entity-name", session.broker]
+    refused = first_error(session.tool(CONFIGS, *broker, "--alter", "--add-config", "num.partitions=9"))
+    return refused.out.split("]")[0]
 
 
 @step
