@@ -103,7 +103,9 @@ fn bounds(one: &Surveyed<'_>, words: &[Word]) -> Bounds {
         told.log_start = next_offset;
         told.start_is_exact = next_is_exact;
     } else {
-        told.start_is_exact = untouched || words.iter().any(|word| word.first == Some(state.first));
+        // A mark that moves the start may be among messages that nobody has read yet.
+        let seen = untouched || words.iter().any(|word| word.first == Some(state.first));
+        told.start_is_exact = seen && next_is_exact;
     }
     told
 }
@@ -135,7 +137,7 @@ mod tests {
     fn what_is_not_certain_is_a_lower_bound() {
         // In memory and up to date; then with a message that came since.
         check(state(5, 100, 104), 100, &[word(0, Some(100), 50, 104)], (0, true, 50, true));
-        check(state(6, 100, 105), 100, &[word(0, Some(100), 50, 104)], (0, true, 50, false));
+        check(state(6, 100, 105), 100, &[word(0, Some(100), 50, 104)], (0, false, 50, false));
         // The entry is ahead of memory.
         check(state(6, 100, 105), 100, &[word(0, Some(100), 50, 104), word(0, None, 60, 105)], (0, true, 60, true));
         // Retention has removed messages since anybody looked.
@@ -145,6 +147,8 @@ mod tests {
         check(state(0, 106, 105), 100, &[word(7, None, 60, 105)], (60, true, 60, true));
         check(state(0, 100, 99), 100, &[], (0, false, 0, false));
         // Written by an older gateway or a stranger.
-        check(state(3, 1, 3), 1, &[], (0, true, 0, false));
+        check(state(3, 1, 3), 1, &[], (0, false, 0, false));
+        // Records were deleted, and the messages are still there.
+        check(state(5, 100, 104), 100, &[word(0, Some(100), 50, 103), word(20, None, 50, 104)], (20, true, 50, true));
     }
 }
