@@ -206,13 +206,11 @@ fn explain(error: NatsError) -> String {
     format!("{flag}: {error}{cure}")
 }
 
-/// The admin endpoints' threads take the name of the one that starts them.
 fn start_admin(config: &Config, services: &Services, what_goes_on: WhatGoesOn) -> Result<Admin, Box<dyn Error>> {
     let answers = services.gateway.services().clone();
     let dump = Box::new(move || what_goes_on.get().map(|dump| dump()));
-    let port = config.admin_port;
-    Admin::start(&config.admin_host, port, answers, &services.store_address, dump)
-        .map_err(|error| format!("--admin-port {port}: {error}; stop what has it, or choose another port").into())
+    Admin::start(&config.admin_host, config.admin_port, answers, &services.store_address, dump)
+        .map_err(|error| format!("{error}; stop what has it, or choose another port").into())
 }
 
 /// At most half of the workers wait for the store at once: the others answer what needs no store.

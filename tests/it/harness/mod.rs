@@ -12,7 +12,6 @@ pub mod nats;
 pub mod process;
 pub mod wire;
 
-pub use cluster::Cluster;
 pub use gateway::Gateway;
 pub use jetstream::JetStream;
 pub use nats::{Nats, Version};
