@@ -30,7 +30,7 @@ use run::Plan;
 use std::time::{Duration, Instant};
 
 /// The short form's installations and seconds each.
-const SHORT: &[(&str, u64)] = &[("r1-newest-2", 20), ("r1-oldest-1", 15), ("r3-newest-2", 25)];
+const SHORT: &[(&str, u64)] = &[("r1-newest-2", 15), ("r1-oldest-1", 10), ("r3-newest-2", 25)];
 
 /// Installations that take turns in a long run that names none.
 const LONG: &[&str] = &["r1-newest-2", "r3-newest-3", "r1-oldest-2", "r3-oldest-2", "r1-newest-1", "r3-newest-2"];

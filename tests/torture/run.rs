@@ -6,7 +6,7 @@ use crate::committer;
 use crate::history::{Event, History, Outcome, Promises, What};
 use crate::nemesis::{self, Fault};
 use crate::random::Random;
-use crate::rig::{Config, PARTITIONS, RECOVERY, Rig};
+use crate::rig::{self, Config, PARTITIONS, RECOVERY, Rig};
 use crate::weather;
 use std::fmt;
 use std::io::Write;
@@ -61,6 +61,7 @@ pub struct Plan<'a> {
 pub fn run(plan: &Plan) -> Report {
     let Plan { config, seed, span, faults, crowded } = *plan;
     say(&format!("CONFIG={config} SEED={seed} for {span:?}"));
+    let _alone = rig::alone();
     let mut random = Random::new(seed);
     let mut rig = Rig::start(config);
     let course = rig.course();
