@@ -10,6 +10,7 @@ mod change;
 mod claim;
 mod flight;
 mod grow;
+mod look;
 mod memory;
 pub mod names;
 mod room;
@@ -28,6 +29,7 @@ use crate::tasks::Tasks;
 use crate::wire::Uuid;
 use bounds::Neglected;
 use flight::Flights;
+use look::{add_silent, by_stem};
 use memory::{Found, Memory};
 use slog::{Logger, debug, warn};
 use std::collections::{BTreeMap, HashSet};
@@ -187,9 +189,6 @@ const LOOK_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a listing may take: where streams do not answer, a cluster waits four seconds for them, and once more for further
 /// pages.
 const LISTING_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// Between two looks at what a cluster says is not there.
-const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(100);
 
 /// How many topics that a listing does not show are asked for in vain before the others wait for the next listing: each
 /// may cost the whole `LOOK_TIMEOUT`.
@@ -424,105 +423,6 @@ impl Catalog {
         self.memory.lock().expect("no holder panics").advise(stem, what == "CREATED");
     }
 
-    /// Looks at the store together with all who ask for this name meanwhile.
-    fn look_shared(&self, name: &str) -> StoreResult<Option<Arc<Topic>>> {
-        let look = || match self.look_twice(name)? {
-            // A leader that was just elected may not know what the topic's creator saw done.
-            (None, true) => Err(StoreError::Unavailable),
-            (topic, _) => Ok(topic),
-        };
-        let share = || self.looks.share(&name.to_owned(), LOOK_TIMEOUT, look);
-        let mut shared = share();
-        if !shared.ours && shared.outcome == Ok(None) {
-            // That look may have begun before the topic was created and we were asked; the next one has not.
-            shared = share();
-        }
-        if shared.outcome.is_err() {
-            let mut memory = self.memory.lock().expect("no holder panics");
-            if let Some(entry) = memory.topics.get_mut(name) {
-                entry.failed = Some(self.clock.now().mono);
-            }
-        }
-        shared.outcome
-    }
-
-    /// As `look_closely`, and once more a little later where a cluster has not found it: a leader that was just elected may not
-    /// know all streams.
-    fn look_twice(&self, name: &str) -> StoreResult<(Option<Arc<Topic>>, bool)> {
-        let first = self.look_closely(name)?;
-        if first != (None, false) || self.defaults.replicas <= 1 {
-            return Ok(first);
-        }
-        self.pause(LOOK_AGAIN_AFTER);
-        self.look_closely(name)
-    }
-
-    /// Looks at one topic's streams and takes in what is found.
-    fn look(&self, name: &str) -> StoreResult<Option<Arc<Topic>>> {
-        self.look_closely(name).map(|(topic, _)| topic)
-    }
-
-    /// As `look`, and whether all streams are there, only not yet in their place.
-    fn look_closely(&self, name: &str) -> StoreResult<(Option<Arc<Topic>>, bool)> {
-        let began = self.memory.lock().expect("no holder panics").tick();
-        let (found, moving) = match self.examine(name)? {
-            Some(Standing::Whole(known)) => (Found::Whole(known), false),
-            Some(Standing::Part { missing, moving }) => {
-                debug!(self.logger, "a topic is not whole"; "topic" => name, "missing" => ?missing, "moving" => moving);
-                (Found::Part, moving && missing.is_empty())
-            }
-            None => (Found::Nothing, false),
-        };
-        Ok((self.take_in(name, found, began), moving))
-    }
-
-    /// What the streams of that name amount to, read at their leaders; `None`: there is not even a partition 0.
-    fn examine(&self, name: &str) -> StoreResult<Option<Standing>> {
-        let deadline = self.clock.now().mono + LOOK_TIMEOUT;
-        let zero = match self.store.stream_info(&names::stream(name, 0), deadline) {
-            Ok(info) => streams::read(&info).filter(|found| found.topic == name),
-            Err(StoreError::NoStream) => None,
-            Err(error) => return Err(error),
-        };
-        let Some(zero) = zero else {
-            return Ok(None);
-        };
-        let mut parts = Parts::from([(0, zero)]);
-        if let Standing::Whole(known) = self.assemble(&parts)
-            && !known.legacy
-        {
-            return Ok(Some(Standing::Whole(known)));
-        }
-        let listing = self.store.stream_list(&names::topic_subjects(name), deadline)?;
-        for info in listing.streams {
-            if let Some(found) = streams::read(&info).filter(|found| found.topic == name && found.partition > 0) {
-                parts.insert(found.partition, found);
-            }
-        }
-        add_silent(&mut parts, &by_stem(&listing.silent));
-        let missing = match self.assemble(&parts) {
-            Standing::Part { missing, .. } if !missing.is_empty() => missing,
-            standing => return Ok(Some(standing)),
-        };
-        for partition in missing {
-            match self.store.stream_info(&names::stream(name, partition), deadline) {
-                Ok(info) => {
-                    if let Some(found) = streams::read(&info).filter(|found| found.topic == name) {
-                        parts.insert(partition, found);
-                    }
-                }
-                // One that is missing is enough to know that the topic is not whole.
-                Err(StoreError::NoStream) => break,
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(Some(self.assemble(&parts)))
-    }
-
-    fn assemble(&self, parts: &Parts) -> Standing {
-        streams::assemble(parts, &self.defaults(), self.clock.now().wall_ms)
-    }
-
     fn list(&self) -> StoreResult<()> {
         let now = self.clock.now();
         let (began, before): (u64, HashSet<String>) = {
@@ -614,23 +514,6 @@ impl Catalog {
         for listener in self.delete_listeners.read().expect("no holder panics").iter() {
             listener(topic);
         }
-    }
-}
-
-/// The partitions of streams that do not answer, by their topics' stems.
-fn by_stem(silent: &[String]) -> BTreeMap<&str, Vec<usize>> {
-    let mut partitions: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
-    for (stem, partition) in silent.iter().filter_map(|stream| names::parse_stream(stream)) {
-        partitions.entry(stem).or_default().push(partition);
-    }
-    partitions
-}
-
-/// Adds the partitions that do not answer to a topic whose partition 0 does.
-fn add_silent(parts: &mut Parts, silent: &BTreeMap<&str, Vec<usize>>) {
-    let Some(zero) = parts.get(&0).cloned() else { return };
-    for partition in silent.get(names::stem(&zero.topic).as_str()).into_iter().flatten() {
-        parts.entry(*partition).or_insert_with(|| zero.silent(*partition));
     }
 }
 

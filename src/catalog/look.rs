@@ -1,0 +1,131 @@
+//! One topic in the store: what its streams amount to, shared by all who ask for that name meanwhile.
+
+use super::memory::Found;
+use super::streams::{self, Parts, Standing};
+use super::{Catalog, LOOK_TIMEOUT, Topic, names};
+use crate::store::{StoreError, StoreResult};
+use slog::debug;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Between two looks at what a cluster says is not there.
+const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(100);
+
+impl Catalog {
+    /// Looks at the store together with all who ask for this name meanwhile.
+    pub(super) fn look_shared(&self, name: &str) -> StoreResult<Option<Arc<Topic>>> {
+        let look = || match self.look_twice(name)? {
+            // A leader that was just elected may not know what the topic's creator saw done.
+            (None, true) => Err(StoreError::Unavailable),
+            (topic, _) => Ok(topic),
+        };
+        let share = || self.looks.share(&name.to_owned(), LOOK_TIMEOUT, look);
+        let mut shared = share();
+        if !shared.ours && shared.outcome == Ok(None) {
+            // That look may have begun before the topic was created and we were asked; the next one has not.
+            shared = share();
+        }
+        if shared.outcome.is_err() {
+            let mut memory = self.memory.lock().expect("no holder panics");
+            if let Some(entry) = memory.topics.get_mut(name) {
+                entry.failed = Some(self.clock.now().mono);
+            }
+        }
+        shared.outcome
+    }
+
+    /// As `look_closely`, and once more a little later where a cluster has not found it: a leader that was just elected may not
+    /// know all streams.
+    fn look_twice(&self, name: &str) -> StoreResult<(Option<Arc<Topic>>, bool)> {
+        let first = self.look_closely(name)?;
+        if first != (None, false) || self.defaults.replicas <= 1 {
+            return Ok(first);
+        }
+        self.pause(LOOK_AGAIN_AFTER);
+        self.look_closely(name)
+    }
+
+    /// Looks at one topic's streams and takes in what is found.
+    pub(super) fn look(&self, name: &str) -> StoreResult<Option<Arc<Topic>>> {
+        self.look_closely(name).map(|(topic, _)| topic)
+    }
+
+    /// As `look`, and whether all streams are there, only not yet in their place.
+    fn look_closely(&self, name: &str) -> StoreResult<(Option<Arc<Topic>>, bool)> {
+        let began = self.memory.lock().expect("no holder panics").tick();
+        let (found, moving) = match self.examine(name)? {
+            Some(Standing::Whole(known)) => (Found::Whole(known), false),
+            Some(Standing::Part { missing, moving }) => {
+                debug!(self.logger, "a topic is not whole"; "topic" => name, "missing" => ?missing, "moving" => moving);
+                (Found::Part, moving && missing.is_empty())
+            }
+            None => (Found::Nothing, false),
+        };
+        Ok((self.take_in(name, found, began), moving))
+    }
+
+    /// What the streams of that name amount to, read at their leaders; `None`: there is not even a partition 0.
+    pub(super) fn examine(&self, name: &str) -> StoreResult<Option<Standing>> {
+        let deadline = self.clock.now().mono + LOOK_TIMEOUT;
+        let zero = match self.store.stream_info(&names::stream(name, 0), deadline) {
+            Ok(info) => streams::read(&info).filter(|found| found.topic == name),
+            Err(StoreError::NoStream) => None,
+            Err(error) => return Err(error),
+        };
+        let Some(zero) = zero else {
+            return Ok(None);
+        };
+        let mut parts = Parts::from([(0, zero)]);
+        if let Standing::Whole(known) = self.assemble(&parts)
+            && !known.legacy
+        {
+            return Ok(Some(Standing::Whole(known)));
+        }
+        let listing = self.store.stream_list(&names::topic_subjects(name), deadline)?;
+        for info in listing.streams {
+            if let Some(found) = streams::read(&info).filter(|found| found.topic == name && found.partition > 0) {
+                parts.insert(found.partition, found);
+            }
+        }
+        add_silent(&mut parts, &by_stem(&listing.silent));
+        let missing = match self.assemble(&parts) {
+            Standing::Part { missing, .. } if !missing.is_empty() => missing,
+            standing => return Ok(Some(standing)),
+        };
+        for partition in missing {
+            match self.store.stream_info(&names::stream(name, partition), deadline) {
+                Ok(info) => {
+                    if let Some(found) = streams::read(&info).filter(|found| found.topic == name) {
+                        parts.insert(partition, found);
+                    }
+                }
+                // One that is missing is enough to know that the topic is not whole.
+                Err(StoreError::NoStream) => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(Some(self.assemble(&parts)))
+    }
+
+    pub(super) fn assemble(&self, parts: &Parts) -> Standing {
+        streams::assemble(parts, &self.defaults(), self.clock.now().wall_ms)
+    }
+}
+
+/// The partitions of streams that do not answer, by their topics' stems.
+pub(super) fn by_stem(silent: &[String]) -> BTreeMap<&str, Vec<usize>> {
+    let mut partitions: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+    for (stem, partition) in silent.iter().filter_map(|stream| names::parse_stream(stream)) {
+        partitions.entry(stem).or_default().push(partition);
+    }
+    partitions
+}
+
+/// Adds the partitions that do not answer to a topic whose partition 0 does.
+pub(super) fn add_silent(parts: &mut Parts, silent: &BTreeMap<&str, Vec<usize>>) {
+    let Some(zero) = parts.get(&0).cloned() else { return };
+    for partition in silent.get(names::stem(&zero.topic).as_str()).into_iter().flatten() {
+        parts.entry(*partition).or_insert_with(|| zero.silent(*partition));
+    }
+}
