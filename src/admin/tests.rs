@@ -58,6 +58,8 @@ impl Rig {
 
     /// Commits as a consumer without a group protocol does.
     fn commit(&self, group: &str, topic: &str, partition: i32, offset: i64) {
+        // No gateway serves a group without a lease.
+        self.services.cluster.lease().round();
         let at = TopicPartition::new(topic, partition);
         let topic_id = self.services.catalog.topic(topic).expect("it answers").map(|topic| topic.id);
         let committed =
