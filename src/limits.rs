@@ -210,8 +210,8 @@ pub const LEASE_TTL: Duration = Duration::from_secs(4);
 /// hiding a live gateway from one that just started.
 pub const LEASE_KEPT: Duration = Duration::from_secs(10);
 
-/// One question about leases; what is lost is asked again while the lease stands.
-pub const LEASE_CALL_MAX: Duration = Duration::from_secs(1);
+/// One question about leases: long enough for a server that is slow, and what is lost is still asked again in time.
+pub const LEASE_CALL_MAX: Duration = Duration::from_millis(1_500);
 
 /// Pause after a renewal that failed, and the least time between two rounds that news ask for.
 pub const LEASE_RETRY: Duration = Duration::from_millis(200);

@@ -89,7 +89,7 @@ fn run(mut config: Config, logger: &Logger) -> Result<(), Box<dyn Error>> {
     let lease = services.gateway.services().cluster.lease().clone();
     if services.store.info().connected {
         // Clients of a gateway that was just restarted should find their broker again at once.
-        wait_until(Instant::now() + READY_PATIENCE, || lease.holds());
+        wait_until(Instant::now() + READY_PATIENCE, || lease.may_serve());
     }
     let admin = start_admin(&config, &services, what_goes_on.clone())?;
     let parts = Parts {
@@ -106,7 +106,7 @@ fn run(mut config: Config, logger: &Logger) -> Result<(), Box<dyn Error>> {
     let kafka = format!("{}:{}", config.advertised_host, config.advertised_port);
     keep_manager_told(notifier.clone(), server.clone(), services.status(&kafka), logger)?;
 
-    if wait_ready(&signals, || services.store.info().connected && lease.holds()) {
+    if wait_ready(&signals, || services.store.info().connected && lease.may_serve()) {
         println!(
             "hanzo-kafka is ready: Kafka on {kafka}, admin on http://{}, JetStream at {}",
             admin.address(),

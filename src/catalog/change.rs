@@ -329,10 +329,6 @@ impl Catalog {
         let bytes = streams::max_bytes(&settings::resolve(plan.given.clone(), &self.defaults()), &self.defaults());
         let asked = Asked { partitions: plan.partitions, bytes, replicas: plan.replicas };
         match error {
-            // Too few servers, or too few that are there; where it is the disk, the server adds that.
-            StoreError::NoSpace(text) if text.starts_with("no suitable peers") && !text.contains("insufficient") => {
-                CreateTopicError::InvalidReplication(format!("The store cannot place the replicas: {text}"))
-            }
             StoreError::Refused { code: REPLICAS_NOT_SUPPORTED, text } => CreateTopicError::InvalidReplication(text),
             error => match self.no_room(&error, &asked) {
                 Some(text) => CreateTopicError::NoRoom(text),

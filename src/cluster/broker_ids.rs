@@ -1,7 +1,7 @@
 //! Broker ids: one for each advertised address, recorded, so that they outlive restarts.
 
 use super::stored::{Stored, damaged};
-use crate::store::StoreResult;
+use crate::store::{StoreError, StoreResult};
 use serde_json::{Value, json};
 
 const KEY: &str = "brokers";
@@ -19,11 +19,12 @@ type Row = (i32, String, i64);
 /// The id of the broker at `address`: the one that was asked for, or the one recorded, or the smallest that is free.
 pub fn claim(stored: &Stored, address: &str, asked: Option<i32>) -> StoreResult<i32> {
     let now_ms = stored.clock.now().wall_ms;
-    let mut claimed = 0;
-    stored.change(KEY, |present| {
+    let (mut claimed, mut is_recorded) = (0, false);
+    let outcome = stored.change(KEY, |present| {
         let mut rows = present.map_or_else(|| Ok(Vec::new()), |value| rows(&value).ok_or_else(|| damaged(KEY)))?;
         let recorded = rows.iter().find(|(_, known, _)| known == address).map(|(id, _, _)| *id);
         claimed = asked.or(recorded).unwrap_or_else(|| free_id(&rows));
+        is_recorded = recorded == Some(claimed);
         let is_fresh = |(id, known, at): &Row| *id == claimed && known == address && now_ms - at < FRESH_MS;
         if rows.iter().any(is_fresh) {
             return Ok(None);
@@ -34,8 +35,12 @@ pub fn claim(stored: &Stored, address: &str, asked: Option<i32>) -> StoreResult<
         rows.push((claimed, address.to_owned(), now_ms));
         rows.sort();
         Ok(Some(json!({ "brokers": rows })))
-    })?;
-    Ok(claimed)
+    });
+    match outcome {
+        // Only the time of this start could not be written.
+        Err(StoreError::NoSpace(_)) if is_recorded => Ok(claimed),
+        outcome => outcome.map(|_| claimed),
+    }
 }
 
 /// Kafka's own ids begin with 0 or 1; 1 is what a single broker of ours always had.

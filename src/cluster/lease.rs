@@ -60,6 +60,8 @@ struct State {
     term_began: Instant,
     is_released: bool,
     members: Members,
+    /// The last round met a store without room: nobody could do better for now.
+    is_refused: bool,
     /// Why the last round failed, and which conflict was told of: both are logged once.
     trouble: String,
     conflict: String,
@@ -88,6 +90,7 @@ impl Lease {
             term_began: now.mono,
             is_released: false,
             members: Members::default(),
+            is_refused: false,
             trouble: String::new(),
             conflict: String::new(),
         };
@@ -138,7 +141,11 @@ impl Lease {
         match self.renew().and_then(|revision| self.look(revision)) {
             Ok(changed) => {
                 self.settle_conflict();
-                self.lock().trouble.clear();
+                {
+                    let mut state = self.lock();
+                    state.trouble.clear();
+                    state.is_refused = false;
+                }
                 if changed {
                     self.listeners.read().expect("no holder panics").iter().for_each(|listener| listener());
                 }
@@ -204,6 +211,14 @@ impl Lease {
     pub fn holds(&self) -> bool {
         let now = self.clock.now().mono;
         self.lock().holds(now)
+    }
+
+    /// Whether clients may be let in: the lease stands, or the store has no room for it. Partitions are served then, and
+    /// topics can be deleted; groups wait.
+    pub fn may_serve(&self) -> bool {
+        let now = self.clock.now().mono;
+        let state = self.lock();
+        state.holds(now) || (state.is_refused && (state.id.is_some() || self.asked_id.is_some()))
     }
 
     /// Grows each time the lease was lost and taken anew: what was ours before may be another's.
@@ -367,6 +382,7 @@ impl Lease {
     fn told(&self, error: &StoreError) {
         let text = error.to_string();
         let mut state = self.lock();
+        state.is_refused = matches!(error, StoreError::NoSpace(_));
         if state.is_released || state.trouble == text {
             debug!(self.logger, "the lease could still not be renewed"; "error" => text);
         } else {

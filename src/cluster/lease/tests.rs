@@ -334,3 +334,23 @@ fn the_next_round_comes_when_somebody_may_be_found_silent() {
     b.round();
     assert_eq!(b.standing("a"), Standing::Gone);
 }
+
+#[test]
+fn a_store_without_room_keeps_no_gateway_from_serving_partitions() {
+    let stage = Stage::new();
+    let a = stage.gateway("a", "one", None);
+    stage.live(1, &[&a]);
+    stage.pass(100 * 3600 * SECOND);
+    stage.store.set_full(true);
+    let again = stage.gateway("a2", "one", None);
+    assert!(!again.may_serve());
+    again.round();
+    assert!(again.may_serve() && !again.holds(), "it has its recorded id, and no lease");
+    assert_eq!(ids(&again), [1]);
+    let fresh = stage.gateway("b", "two", None);
+    fresh.round();
+    assert!(!fresh.may_serve(), "without an id clients could not be told of it");
+    stage.store.set_full(false);
+    again.round();
+    assert!(again.holds() && again.may_serve());
+}
