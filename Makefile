@@ -12,8 +12,7 @@ BINARY ?= $(TARGET)/release/hanzo-kafka
 .PHONY: help run build install test lint bench torture torture-groups examples page tools manifests
 
 help: ## This list.
-	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s
-", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run: ## Builds the gateway and runs it on localhost:9092 with a store of its own in ./data (more flags: ARGS="--port 9192").
 	@nats_server=$$($(PYTHON) tools/nats_server.py) && \
