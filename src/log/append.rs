@@ -557,7 +557,7 @@ impl PartitionLog {
 /// Checks a batch, also against what its producer was told to send again.
 fn verdict(sent_back: &SentBack, overlay: &Overlay, header: &BatchHeader) -> Verdict {
     match overlay.check(header) {
-        Verdict::Append if !overlay.knows(header.producer_id) && sent_back.awaits_earlier(header) => {
+        Verdict::Append if !overlay.is_sure_of(header.producer_id) && sent_back.awaits_earlier(header) => {
             Verdict::Refuse(ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER)
         }
         verdict => verdict,

@@ -293,6 +293,9 @@ impl Loan {
         }
         for (header, _) in walk(&chain.payload).flatten() {
             self.tail.producers.learn(&header);
+            if header.has_producer() {
+                self.log.lock().sent_back.stands(&header);
+            }
             if header.record_count > 0 {
                 NewestTime::note(&mut self.tail.newest_time, header.max_timestamp, header.base_offset);
             }

@@ -180,8 +180,9 @@ impl<'a> Overlay<'a> {
         self.changed.get(&producer_id).or_else(|| self.stored.states.get(&producer_id))
     }
 
-    pub fn knows(&self, producer_id: i64) -> bool {
-        self.state(producer_id).is_some()
+    /// Whether what is known of a producer is its newest, so that what comes ahead of its turn is seen to.
+    pub fn is_sure_of(&self, producer_id: i64) -> bool {
+        self.state(producer_id).is_some_and(|state| !state.loose)
     }
 
     /// Checks a batch as Kafka's ProducerAppendInfo does.

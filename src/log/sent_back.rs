@@ -1,6 +1,7 @@
 //! What new producers were told to send again.
 //!
-//! Of a producer that the log does not know any first sequence is taken, as in Kafka. But where the first batches of a
+//! Of a producer that the log does not know any first sequence is taken, as in Kafka, and of one of which messages are gone
+//! unread any that lies ahead. But where the first batches of a
 //! pipeline were just refused with an error that clients retry, the one behind them must not be taken for a beginning:
 //! they would come again and be a gap.
 
@@ -49,6 +50,18 @@ impl SentBack {
         self.awaited
             .get(&header.producer_id)
             .is_some_and(|(epoch, first)| *epoch == header.producer_epoch && is_ahead(header.base_sequence, *first))
+    }
+
+    /// The batch stands in the log, through whomever it came.
+    pub fn stands(&mut self, header: &BatchHeader) {
+        let awaited = self.awaited.get(&header.producer_id);
+        let over = |(epoch, first): &(i16, i32)| {
+            header.producer_epoch > *epoch
+                || header.producer_epoch == *epoch && !is_ahead(*first, header.last_sequence())
+        };
+        if awaited.is_some_and(over) {
+            self.awaited.remove(&header.producer_id);
+        }
     }
 
     /// The batch goes into the log: from here on the log itself knows its producer.

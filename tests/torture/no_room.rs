@@ -28,6 +28,14 @@ fn gateway(servers: &Servers, replicas: usize) -> Gateway {
     gateway
 }
 
+/// Another gateway in place of the one that was killed. In a full store it has no lease and does not call itself ready.
+fn replaced(old: Gateway, servers: &Servers) -> Gateway {
+    drop(old);
+    let gateway = Gateway::not_ready(&servers.urls(), &["--auto-create=false"]);
+    gateway.wait_listening();
+    gateway
+}
+
 /// An idempotent producer of large records, one at a time, and what was acknowledged to it.
 struct Producer {
     sent: i32,
@@ -109,7 +117,7 @@ on_each_server! {
     /// All that JetStream may store is stored: each publish is refused, whatever the stream.
     fn a_full_store_refuses_records_and_keeps_what_it_took(version) {
         let mut servers = Servers::on(Store::Quota(16 << 20), version, 1);
-        let mut gateway = gateway(&servers, 1);
+        let gateway = gateway(&servers, 1);
         let port = gateway.port;
         let mut wire = gateway.wire();
         for topic in ["t", "calm", "filling"] {
@@ -124,8 +132,8 @@ on_each_server! {
         assert_eq!(producer.fill(port), KAFKA_STORAGE_ERROR);
         assert_eq!((producer.send(port), produce_small(port, "calm")), (KAFKA_STORAGE_ERROR, KAFKA_STORAGE_ERROR));
         producer.expect_log(port);
-        gateway.kill();
-        gateway.restart();
+        let gateway = replaced(gateway, &servers);
+        let port = gateway.port;
         producer.expect_log(port);
         assert_eq!((producer.send(port), produce_small(port, "calm")), (KAFKA_STORAGE_ERROR, KAFKA_STORAGE_ERROR));
         servers.kill_all();
@@ -137,9 +145,8 @@ on_each_server! {
         eventually("room is made", SOON, || (Wire::connect(port).delete_topic("filling") == 0).then_some(()));
         producer.go_on(port);
         assert_eq!(produce_small(port, "calm"), 0);
-        gateway.kill();
-        gateway.restart();
-        producer.expect_log(port);
+        let gateway = replaced(gateway, &servers);
+        producer.expect_log(gateway.port);
     }
 
     /// 2.10 says so, other streams are served, and room that is made is used. 2.15 answers no publish to a stream
@@ -151,7 +158,7 @@ on_each_server! {
         };
         disk.fill(20 << 20).expect("there is room");
         let mut servers = Servers::on(Store::On(disk.path()), version, 1);
-        let mut gateway = gateway(&servers, 1);
+        let gateway = gateway(&servers, 1);
         let port = gateway.port;
         let mut wire = gateway.wire();
         for topic in ["t", "calm"] {
@@ -169,9 +176,9 @@ on_each_server! {
         assert_eq!(produce_small(port, "calm"), 0, "what is left is enough for it");
         // And once more with servers and a gateway that find the disk full.
         servers.kill_all();
-        gateway.kill();
         servers.revive();
-        gateway.restart();
+        let gateway = replaced(gateway, &servers);
+        let port = gateway.port;
         producer.expect_log(port);
         let error = producer.fill(port);
         assert!(RETRIABLE.contains(&error), "error {error}");
@@ -184,9 +191,8 @@ on_each_server! {
         }
         producer.go_on(port);
         assert_eq!(produce_small(port, "calm"), 0);
-        gateway.kill();
-        gateway.restart();
-        producer.expect_log(port);
+        let gateway = replaced(gateway, &servers);
+        producer.expect_log(gateway.port);
     }
 
     /// JetStream sets `retention.bytes` aside for each partition. Of "halves" there is room for one.

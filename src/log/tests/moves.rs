@@ -87,6 +87,24 @@ fn b049_a_new_producers_later_batch_is_not_taken_before_the_refused_ones() {
 }
 
 #[test]
+fn what_was_sent_back_is_awaited_also_of_a_producer_that_may_be_further_on() {
+    let world = World::new();
+    let a = world.gateway();
+    assert_eq!(a.append(idempotent(9, 0, 1)), Ok(0));
+    a.logs.write_ends(Instant::now() + Duration::from_secs(3600));
+    assert_eq!(a.append(idempotent(9, 1, 1)), Ok(1));
+    drop(a);
+    world.store.stream_purge(STREAM, None, Instant::now()).expect("purged");
+    let b = world.gateway();
+    world.store.set_outage(Some(crate::store::memory::Outage::Unavailable));
+    assert_eq!(b.append(idempotent(9, 2, 1)), Err(LogError::Store(StoreError::Unavailable)));
+    world.store.set_outage(None);
+    assert_eq!(b.append(idempotent(9, 3, 1)), Err(GAP));
+    let base = b.append(idempotent(9, 2, 1)).expect("it is next");
+    assert_eq!(b.append(idempotent(9, 3, 1)), Ok(base + 1));
+}
+
+#[test]
 fn what_was_sent_back_before_the_topic_was_found_is_awaited_too() {
     for topic in [|world: &World| world.topic.name.clone(), |world: &World| world.topic.id.to_string()] {
         let world = World::new();
