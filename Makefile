@@ -9,10 +9,10 @@ UNITS ?= $(if $(filter /usr,$(PREFIX)),/usr/lib/systemd/system,/etc/systemd/syst
 BINARY ?= $(TARGET)/release/hanzo-kafka
 
 .DEFAULT_GOAL := help
-.PHONY: help run build install test lint bench torture examples page tools
+.PHONY: help run build install test lint bench torture torture-groups examples page tools
 
 help: ## This list.
-	@awk -F':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run: ## Builds the gateway and runs it on localhost:9092 with a store of its own in ./data (more flags: ARGS="--port 9192").
 	@nats_server=$$($(PYTHON) tools/nats_server.py) && \
@@ -54,6 +54,9 @@ examples: tools ## Runs the examples in every language and compares with their d
 page: tools ## The admin page in a headless Chromium (needs Debian's chromium and chromium-driver); screenshots in target/page.
 	$(CARGO) build --locked --bin hanzo-kafka
 	.tools/python tests/page/check.py $(TARGET)/debug/hanzo-kafka
+
+torture-groups: tools ## The same for consumer groups over three gateways (SEED=1 MINUTES=10 CONFIG=r3-newest-3 FAULTS=KillGateway).
+	SEED=$(SEED) MINUTES=$(or $(MINUTES),10) CONFIG=$(CONFIG) FAULTS=$(FAULTS) $(CARGO) test --locked --test torture groups_have_one_owner -- --nocapture
 
 tools: ## Fetches what the tests drive into .tools/: nats-server twice, Python Kafka clients.
 	@$(PYTHON) tools/nats_server.py --pinned

@@ -1,9 +1,10 @@
 //! `make bench`: how the gateway compares with its store alone, and what idle clients cost the busy ones.
 //!
 //! Each comparison alternates its two sides and gives medians: on a shared machine only ratios of neighbours mean much.
-//! Words on the command line choose parts: `throughput`, `latency`, `order`, `connections`; `quick` makes all smaller.
+//! Words on the command line choose parts: `throughput`, `latency`, `order`, `connections`, `forward`; `quick` makes all smaller.
 
 mod connections;
+mod forward;
 #[allow(dead_code, unused_imports, reason = "shared with the tests, which use all of it")]
 #[path = "../tests/it/harness/mod.rs"]
 mod harness;
@@ -39,11 +40,12 @@ fn main() {
     raise_open_files();
     let words: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
     let scale = if words.iter().any(|word| word == "quick") { QUICK } else { FULL };
-    let parts: [Part; 4] = [
+    let parts: [Part; 5] = [
         ("throughput", throughput::measure),
         ("latency", latency::measure),
         ("order", order::measure),
         ("connections", connections::measure),
+        ("forward", forward::measure),
     ];
     let chosen = |name: &str| words.iter().any(|word| word == name);
     let all = !parts.iter().any(|(name, _)| chosen(name));

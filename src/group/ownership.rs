@@ -296,6 +296,6 @@ impl Groups {
                 None => upto = upto.min(Sequence(entry.revision.0.saturating_sub(1))),
             }
         }
-        *self.checked.lock().expect("no holder panics") = Some(since.max(upto));
+        *self.checked.lock().expect("no holder panics") = Some(upto);
     }
 }

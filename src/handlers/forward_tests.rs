@@ -57,6 +57,7 @@ impl World {
                 wakeups: Arc::new(Wakeups::new()),
                 tasks: tasks.clone(),
                 clock: clock.clone(),
+                metrics: Arc::default(),
                 logger: Logger::root(slog::Discard, slog::o!()),
             });
             Side { gateway, lives: AtomicBool::new(true) }

@@ -9,7 +9,7 @@ use crate::tasks::Tasks;
 use crate::wake::{WaiterId, Wakeups, WatchKey};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Instant;
 
 pub(super) struct Guests {
@@ -28,8 +28,16 @@ struct Guest {
     group: String,
     keys: Vec<WatchKey>,
     deadline: Instant,
-    /// Taken by whoever ends the wait. Held while the request is asked, which wakes nobody but other guests' tasks.
-    request: Mutex<Option<(Box<dyn Parked>, Responder)>>,
+    /// A leaf: whoever asks the request takes it out for that time.
+    place: Mutex<Place>,
+}
+
+/// Where the request is, and what happened while somebody had it.
+#[derive(Default)]
+struct Place {
+    request: Option<(Box<dyn Parked>, Responder)>,
+    woken: bool,
+    gone: bool,
 }
 
 impl Guests {
@@ -61,22 +69,17 @@ impl Guests {
         };
         let id = WaiterId::guest(self.next.fetch_add(1, Ordering::Relaxed));
         let (keys, deadline) = (request.keys(), request.deadline());
-        let guest = Arc::new(Guest { id, group, keys, deadline, request: Mutex::new(None) });
+        let guest = Arc::new(Guest { id, group, keys, deadline, place: Mutex::default() });
         self.waiting.lock().expect("no holder panics").insert(id, guest.clone());
         self.wakeups.register(id, &guest.keys);
         let this = self.this.clone();
-        let abandon = Box::new(move || {
+        responder.on_abandon(Box::new(move || {
             if let Some(guests) = this.upgrade() {
                 guests.abandon_soon(id);
             }
-        });
-        {
-            let mut place = guest.request.lock().expect("no holder panics");
-            let (_, responder) = place.insert((request, responder));
-            responder.on_abandon(abandon);
-        }
+        }));
         // What happened before the registration woke nobody.
-        self.poll(&guest);
+        self.ask(&guest, (request, responder));
     }
 
     fn find(&self, id: WaiterId) -> Option<Arc<Guest>> {
@@ -92,20 +95,35 @@ impl Guests {
         }));
     }
 
+    /// Asks the request whether it is ready; if another has it just now, that one asks again.
     fn poll(&self, guest: &Guest) {
-        let now = self.clock.now();
-        let mut request = guest.request.lock().expect("no holder panics");
-        let Some((parked, _)) = request.as_mut() else { return };
-        let outcome = match parked.poll(now) {
-            Some(outcome) => outcome,
-            None if now.mono < guest.deadline => return,
-            None => Outcome::Close,
+        let taken = {
+            let mut place = guest.lock();
+            place.woken = place.request.is_none();
+            place.request.take()
         };
-        let ended = request.take();
-        drop(request);
-        self.leave(guest);
-        if let Some((_, responder)) = ended {
-            self.answer(outcome, &guest.group, responder);
+        if let Some(request) = taken {
+            self.ask(guest, request);
+        }
+    }
+
+    fn ask(&self, guest: &Guest, (mut parked, responder): (Box<dyn Parked>, Responder)) {
+        loop {
+            let now = self.clock.now();
+            if let Some(outcome) = parked.poll(now).or_else(|| (now.mono >= guest.deadline).then_some(Outcome::Close)) {
+                self.leave(guest);
+                return self.answer(outcome, &guest.group, responder);
+            }
+            let mut place = guest.lock();
+            if place.gone {
+                drop(place);
+                self.leave(guest);
+                return parked.abandon();
+            }
+            if !std::mem::take(&mut place.woken) {
+                place.request = Some((parked, responder));
+                return;
+            }
         }
     }
 
@@ -123,9 +141,13 @@ impl Guests {
             else {
                 return;
             };
-            let ended = guest.request.lock().expect("no holder panics").take();
-            guests.leave(&guest);
-            if let Some((mut parked, _)) = ended {
+            let taken = {
+                let mut place = guest.lock();
+                place.gone = true;
+                place.request.take()
+            };
+            if let Some((mut parked, _)) = taken {
+                guests.leave(&guest);
                 parked.abandon();
             }
         }));
@@ -153,5 +175,11 @@ impl Guests {
         for guest in waiting.into_iter().filter(|guest| guest.deadline <= now) {
             self.poll(&guest);
         }
+    }
+}
+
+impl Guest {
+    fn lock(&self) -> MutexGuard<'_, Place> {
+        self.place.lock().expect("no holder panics")
     }
 }

@@ -347,7 +347,8 @@ pub fn kv_changes(store: &dyn Store, bucket: &str, since: Sequence, deadline: In
     let stream = format!("KV_{bucket}");
     let prefix = format!("$KV.{bucket}.");
     let last = store.stream_info(&stream, deadline)?.state.last;
-    let mut changes = KvChanges { entries: Vec::new(), upto: since };
+    // A bucket that was made anew counts from the beginning.
+    let mut changes = KvChanges { entries: Vec::new(), upto: since.min(last) };
     while changes.upto < last {
         let next = changes.upto.next();
         let messages = store.messages_read(&stream, next, KV_CHANGES_MESSAGES, KV_CHANGES_BYTES, deadline)?;

@@ -15,6 +15,8 @@ struct Weather {
     lost_per_mille: AtomicU32,
     /// Acks that are not lost come this much later, each on its own.
     late_ms: AtomicU64,
+    /// Acks of buckets are lost and late as those of partitions are.
+    buckets_too: AtomicBool,
     /// All acks that came by: what the draws are made from.
     acks: AtomicU64,
     lost: AtomicU64,
@@ -60,6 +62,11 @@ impl Proxy {
 
     pub fn lose_acks(&self, per_mille: u32) {
         self.weather.lost_per_mille.store(per_mille, Ordering::Relaxed);
+    }
+
+    /// From now on what befalls acks of partitions befalls those of buckets too.
+    pub fn include_buckets(&self) {
+        self.weather.buckets_too.store(true, Ordering::Relaxed);
     }
 
     pub fn delay_acks(&self, late: Duration) {
@@ -161,7 +168,9 @@ impl Answers {
             let head = frame.len();
             frame.resize(head + size + 2, 0);
             reader.read_exact(&mut frame[head..])?;
-            if frame[head..].starts_with(b"{\"stream\":\"kafka-") {
+            let of_bucket = frame[head..].starts_with(b"{\"stream\":\"KV_");
+            let counts = of_bucket && self.weather.buckets_too.load(Ordering::Relaxed);
+            if counts || frame[head..].starts_with(b"{\"stream\":\"kafka-") {
                 return self.pass_ack(frame);
             }
         }

@@ -1,0 +1,312 @@
+//! Groups under fire: gateways over servers behind proxies, members that come and go, faults from a seed, quiet, judgement.
+
+use crate::group_checker::check;
+use crate::group_consumers;
+use crate::group_history::{Journal, What};
+use crate::group_members::{Course, Member, PARTITIONS, TOPIC, watch_commits};
+use crate::harness::balancer::Balancer;
+use crate::harness::wire::topic_name;
+use crate::harness::{Gateway, eventually, free_port};
+use crate::random::Random;
+use crate::rig::{Config, RECOVERY, alone};
+use crate::run::say;
+use crate::servers::Servers;
+use kafka_protocol::messages::CreateTopicsRequest;
+use kafka_protocol::messages::create_topics_request::CreatableTopic;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+const MEMBERS: usize = 6;
+const CONSUMERS: usize = 3;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    KillGateway,
+    StopGateway,
+    FreezeGateway,
+    /// Two of them, one after the other.
+    KillGateways,
+    KillServer,
+    KillAllServers,
+    FreezeServer,
+    /// Both followers of the groups' bucket: its leader cannot commit.
+    FreezeFollowers,
+    StepDown,
+    LoseAcks,
+    DelayAcks,
+    HoldRequests,
+    HoldAnswers,
+    CutConnections,
+}
+
+pub const ALL: &[Fault] = &[
+    Fault::KillGateway,
+    Fault::StopGateway,
+    Fault::FreezeGateway,
+    Fault::KillGateways,
+    Fault::KillServer,
+    Fault::KillAllServers,
+    Fault::FreezeServer,
+    Fault::FreezeFollowers,
+    Fault::StepDown,
+    Fault::LoseAcks,
+    Fault::DelayAcks,
+    Fault::HoldRequests,
+    Fault::HoldAnswers,
+    Fault::CutConnections,
+];
+
+/// The buckets whose leaders are made to step down.
+const BUCKETS: &[&str] = &["KV_kafka-groups", "KV_kafka-consumer-offsets", "KV_kafka-leases"];
+
+pub struct Plan<'a> {
+    pub config: Config,
+    /// All gateways behind one address.
+    pub shared: bool,
+    pub seed: u64,
+    pub span: Duration,
+    pub faults: &'a [Fault],
+}
+
+struct Rig {
+    gateways: Vec<Gateway>,
+    servers: Servers,
+    ports: Vec<u16>,
+    bootstrap: String,
+}
+
+impl Rig {
+    fn start(config: Config, shared: bool) -> Rig {
+        let servers = Servers::start(config.version, config.servers);
+        servers.proxies().for_each(|proxy| proxy.include_buckets());
+        let balancer = shared.then(|| Balancer::start(free_port()));
+        let gateway = |_| {
+            let mut flags = vec![format!("--replicas={}", config.servers), "--auto-create=false".to_owned()];
+            flags.extend(balancer.as_ref().map(|balancer| format!("--advertise={}", balancer.address())));
+            let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+            let mut gateway = Gateway::not_ready(&servers.urls(), &flags);
+            gateway.wait_ready();
+            gateway
+        };
+        let gateways: Vec<Gateway> = (0..config.gateways).map(gateway).collect();
+        let mut ports: Vec<u16> = gateways.iter().map(|gateway| gateway.port).collect();
+        let mut bootstrap = gateways.iter().map(Gateway::bootstrap).collect::<Vec<String>>().join(",");
+        if let Some(balancer) = &balancer {
+            ports.iter().for_each(|port| balancer.add(*port));
+            ports = vec![balancer.port];
+            bootstrap = balancer.address();
+        }
+        let rig = Rig { gateways, servers, ports, bootstrap };
+        rig.create_topic(TOPIC, PARTITIONS);
+        rig.create_topic(group_consumers::TOPIC, group_consumers::PARTITIONS);
+        rig
+    }
+
+    fn create_topic(&self, name: &str, partitions: i32) {
+        let topic = CreatableTopic::default()
+            .with_name(topic_name(name))
+            .with_num_partitions(partitions)
+            .with_replication_factor(-1);
+        let request = CreateTopicsRequest::default().with_topics(vec![topic]).with_timeout_ms(20_000);
+        let exists = 36;
+        eventually("the topic is created", RECOVERY, || {
+            let code = self.gateways[0].wire().call(5, &request).topics.remove(0).error_code;
+            (code == 0 || code == exists).then_some(())
+        });
+    }
+
+    fn strike(&mut self, random: &mut Random, fault: Fault) {
+        let gateway = random.below(self.gateways.len());
+        let server = random.below(self.servers.count());
+        match fault {
+            Fault::KillGateway => {
+                self.gateways[gateway].kill();
+                last(random, 0, 9_000);
+            }
+            Fault::StopGateway => {
+                self.gateways[gateway].terminate();
+                last(random, 0, 3_000);
+            }
+            Fault::FreezeGateway => {
+                self.gateways[gateway].process().signal(libc::SIGSTOP);
+                last(random, 500, 12_000);
+            }
+            Fault::KillGateways => {
+                self.gateways[gateway].kill();
+                last(random, 0, 6_000);
+                let next = (gateway + 1) % self.gateways.len();
+                self.gateways[next].kill();
+                last(random, 0, 6_000);
+            }
+            Fault::KillServer => {
+                self.servers.kill(server);
+                last(random, 0, 4_000);
+            }
+            Fault::KillAllServers => {
+                self.servers.kill_all();
+                last(random, 0, 5_000);
+            }
+            Fault::FreezeServer => {
+                self.servers.freeze(server);
+                last(random, 1_000, 12_000);
+            }
+            Fault::FreezeFollowers => {
+                let leader = self.servers.leader_of(BUCKETS[0]);
+                let others = (0..self.servers.count()).filter(|index| Some(*index) != leader);
+                others.for_each(|index| self.servers.freeze(index));
+                last(random, 1_000, 8_000);
+            }
+            Fault::StepDown => {
+                for _ in 0..random.between(1, 5) {
+                    self.servers.step_down(BUCKETS[random.below(BUCKETS.len())]);
+                    last(random, 100, 1_500);
+                }
+            }
+            Fault::LoseAcks => {
+                let per_mille = *random.pick(&[50, 300, 1000]);
+                self.servers.proxies().for_each(|proxy| proxy.lose_acks(per_mille));
+                last(random, 1_000, 8_000);
+            }
+            Fault::DelayAcks => {
+                let late = Duration::from_millis(*random.pick(&[20, 400, 6_000]));
+                self.servers.proxies().for_each(|proxy| proxy.delay_acks(late));
+                last(random, 1_000, 8_000);
+            }
+            Fault::HoldRequests => {
+                self.servers.proxies().for_each(|proxy| proxy.hold_requests());
+                last(random, 500, 12_000);
+            }
+            Fault::HoldAnswers => {
+                self.servers.proxies().for_each(|proxy| proxy.hold_answers());
+                last(random, 500, 12_000);
+            }
+            Fault::CutConnections => {
+                for _ in 0..random.between(1, 4) {
+                    self.servers.proxies().for_each(|proxy| proxy.cut());
+                    last(random, 50, 1_000);
+                }
+            }
+        }
+        self.heal();
+    }
+
+    fn heal(&mut self) {
+        self.servers.revive();
+        for gateway in &mut self.gateways {
+            if gateway.is_running() {
+                gateway.process().signal(libc::SIGCONT);
+            } else {
+                gateway.restart();
+            }
+        }
+    }
+}
+
+fn last(random: &mut Random, least_ms: u64, most_ms: u64) {
+    std::thread::sleep(Duration::from_millis(random.between(least_ms, most_ms)));
+}
+
+/// Ends the course when dropped, also when the run fails: the clients are waited for.
+struct Over<'a>(&'a Course);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.stop.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Runs a plan and panics with what the checker found.
+pub fn run(plan: &Plan) {
+    let Plan { config, shared, seed, span, faults } = *plan;
+    let address = if shared { "one address" } else { "an address each" };
+    let name = format!("groups CONFIG={config} SEED={seed}, {address}");
+    say(&format!("{name}, for {span:?}"));
+    let _alone = alone();
+    let mut random = Random::new(seed);
+    let mut rig = Rig::start(config, shared);
+    let journal = Arc::new(Journal::new());
+    let course = Course {
+        ports: rig.ports.clone(),
+        journal: journal.clone(),
+        stop: AtomicBool::new(false),
+        settled: Default::default(),
+        restless: AtomicBool::new(true),
+    };
+    let bootstrap = rig.bootstrap.clone();
+    let began = Instant::now();
+    let mut struck = 0;
+    let mut settled_after = Duration::ZERO;
+    std::thread::scope(|scope| {
+        let (course, journal, bootstrap) = (&course, &journal, bootstrap.as_str());
+        let over = Over(course);
+        for number in 0..MEMBERS {
+            let random = random.fork();
+            scope.spawn(move || Member::run(course, number, random));
+        }
+        for _ in 0..2 {
+            let random = random.fork();
+            scope.spawn(move || watch_commits(course, random));
+        }
+        for _ in 0..CONSUMERS {
+            let random = random.fork();
+            scope.spawn(move || group_consumers::consume(course, journal, bootstrap, random));
+        }
+        scope.spawn(move || group_consumers::produce(course, bootstrap));
+        while began.elapsed() < span {
+            let fault = *random.pick(faults);
+            let needs_a_cluster = matches!(fault, Fault::FreezeFollowers | Fault::StepDown);
+            if config.servers == 1 && needs_a_cluster {
+                continue;
+            }
+            let from = began.elapsed();
+            rig.strike(&mut random, fault);
+            say(&format!("{from:.1?} to {:.1?} {fault:?}", began.elapsed()));
+            last(&mut random, 500, 8_000);
+            struck += 1;
+        }
+        course.restless.store(false, Ordering::Relaxed);
+        let quiet = Instant::now();
+        eventually("all members share the partitions in one generation", RECOVERY, || {
+            course.is_settled(MEMBERS).then_some(())
+        });
+        settled_after = quiet.elapsed();
+        last(&mut random, 3_000, 3_000);
+        assert!(course.is_settled(MEMBERS), "they do not stay settled");
+        drop(over);
+    });
+    let events = journal.take();
+    let violations = check(&events, PARTITIONS);
+    let count = |which: fn(&What) -> bool| events.iter().filter(|event| which(&event.what)).count();
+    let generations = events.iter().filter_map(|event| match event.what {
+        What::Joined { generation, .. } => Some(generation),
+        _ => None,
+    });
+    say(&format!(
+        "{name}: {struck} faults, {} generations, {} commits acknowledged, {} of unknown outcome, {} looks at commits, {} \
+         records consumed, settled after {settled_after:.1?}; {} violations",
+        generations.max().unwrap_or(0),
+        count(|what| matches!(what, What::Committed { acked: true, .. })),
+        count(|what| matches!(what, What::Committed { acked: false, .. })),
+        count(|what| matches!(what, What::Fetched { .. })),
+        count(|what| matches!(what, What::Delivered { .. })),
+        violations.len()
+    ));
+    if let (false, Some(folder)) = (violations.is_empty(), std::env::var_os("KEEP")) {
+        keep(&rig, &events, &std::path::Path::new(&folder).join(seed.to_string()));
+    }
+    let lines: Vec<String> = violations.iter().map(|one| format!("{:?}: {}", one.fault, one.evidence)).collect();
+    assert!(violations.is_empty(), "{name}\n  {}", lines.join("\n  "));
+}
+
+/// Writes down all that is known of a run that went wrong.
+fn keep(rig: &Rig, events: &[crate::group_history::Event], folder: &std::path::Path) {
+    let _ = std::fs::create_dir_all(folder);
+    let gateways = rig.gateways.iter().enumerate();
+    let logs = gateways.map(|(number, gateway)| (format!("gateway-{number}"), gateway.log()));
+    for (name, log) in logs.chain(rig.servers.logs()) {
+        let _ = std::fs::copy(log, folder.join(name));
+    }
+    let lines = events.iter().map(|event| format!("{event:?}\n")).collect::<String>();
+    let _ = std::fs::write(folder.join("history"), lines);
+}
