@@ -2,22 +2,22 @@
 
 PYTHON ?= python3
 CARGO ?= cargo
-TARGET := $(or $(CARGO_TARGET_DIR),target)
+BUILD := $(or $(CARGO_TARGET_DIR),target)
 
 PREFIX ?= /usr/local
 UNITS ?= $(if $(filter /usr,$(PREFIX)),/usr/lib/systemd/system,/etc/systemd/system)
-BINARY ?= $(TARGET)/release/hanzo-kafka
+BINARY ?= $(BUILD)/release/hanzo-kafka
 
 .DEFAULT_GOAL := help
-.PHONY: help run build install test lint bench torture examples page tools
+.PHONY: help run build install test lint bench torture examples page conformance tools
 
 help: ## This list.
-	@awk -F':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run: ## Builds the gateway and runs it on localhost:9092 with a store of its own in ./data (more flags: ARGS="--port 9192").
 	@nats_server=$$($(PYTHON) tools/nats_server.py) && \
 	$(CARGO) build --release --locked --bin hanzo-kafka && \
-	exec $(TARGET)/release/hanzo-kafka --embedded --data-dir ./data --nats-server "$$nats_server" $(ARGS)
+	exec $(BUILD)/release/hanzo-kafka --embedded --data-dir ./data --nats-server "$$nats_server" $(ARGS)
 
 build: ## Builds the gateway as it is installed.
 	$(CARGO) build --release --locked --bin hanzo-kafka
@@ -53,7 +53,11 @@ examples: tools ## Runs the examples in every language and compares with their d
 
 page: tools ## The admin page in a headless Chromium (needs Debian's chromium and chromium-driver); screenshots in target/page.
 	$(CARGO) build --locked --bin hanzo-kafka
-	.tools/python tests/page/check.py $(TARGET)/debug/hanzo-kafka
+	.tools/python tests/page/check.py $(BUILD)/debug/hanzo-kafka
+
+conformance: ## Other people's clients against the gateway and Apache Kafka; writes docs/compatibility.md (JUDGES="sarama kcat" TARGET=host:port FRESH=1).
+	$(CARGO) build --release --locked --bin hanzo-kafka
+	GATEWAY=$(BUILD)/release/hanzo-kafka $(PYTHON) tools/conformance.py
 
 tools: ## Fetches what the tests drive into .tools/: nats-server twice, Python Kafka clients.
 	@$(PYTHON) tools/nats_server.py --pinned
