@@ -2,14 +2,14 @@
 
 PYTHON ?= python3
 CARGO ?= cargo
-TARGET := $(or $(CARGO_TARGET_DIR),target)
+BUILD := $(or $(CARGO_TARGET_DIR),target)
 
 PREFIX ?= /usr/local
 UNITS ?= $(if $(filter /usr,$(PREFIX)),/usr/lib/systemd/system,/etc/systemd/system)
-BINARY ?= $(TARGET)/release/hanzo-kafka
+BINARY ?= $(BUILD)/release/hanzo-kafka
 
 .DEFAULT_GOAL := help
-.PHONY: help run build install test lint bench torture torture-groups examples page tools manifests
+.PHONY: help run build install test lint bench torture torture-groups examples page conformance tools manifests
 
 help: ## This list.
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -17,7 +17,7 @@ help: ## This list.
 run: ## Builds the gateway and runs it on localhost:9092 with a store of its own in ./data (more flags: ARGS="--port 9192").
 	@nats_server=$$($(PYTHON) tools/nats_server.py) && \
 	$(CARGO) build --release --locked --bin hanzo-kafka && \
-	exec $(TARGET)/release/hanzo-kafka --embedded --data-dir ./data --nats-server "$$nats_server" $(ARGS)
+	exec $(BUILD)/release/hanzo-kafka --embedded --data-dir ./data --nats-server "$$nats_server" $(ARGS)
 
 build: ## Builds the gateway as it is installed.
 	$(CARGO) build --release --locked --bin hanzo-kafka
@@ -53,7 +53,11 @@ examples: tools ## Runs the examples in every language and compares with their d
 
 page: tools ## The admin page in a headless Chromium (needs Debian's chromium and chromium-driver); screenshots in target/page.
 	$(CARGO) build --locked --bin hanzo-kafka
-	.tools/python tests/page/check.py $(TARGET)/debug/hanzo-kafka
+	.tools/python tests/page/check.py $(BUILD)/debug/hanzo-kafka
+
+conformance: ## Other people's clients against the gateway and Apache Kafka; writes docs/compatibility.md (JUDGES="sarama kcat" TARGET=host:port FRESH=1).
+	$(CARGO) build --release --locked --bin hanzo-kafka
+	GATEWAY=$(BUILD)/release/hanzo-kafka $(PYTHON) tools/conformance.py
 
 torture-groups: tools ## The same for consumer groups over three gateways (SEED=1 MINUTES=10 CONFIG=r3-newest-3 FAULTS=KillGateway).
 	SEED=$(SEED) MINUTES=$(or $(MINUTES),10) CONFIG=$(CONFIG) FAULTS=$(FAULTS) $(CARGO) test --locked --test torture groups_have_one_owner -- --nocapture

@@ -239,7 +239,11 @@ impl Groups {
                 Err(error) => after.push(After::RefuseCommit(commit, error)),
             },
             Request::Delete(promise) => {
-                if ready.committed.is_idle() {
+                // A member whose time is up counts no more, though the timer may be a moment behind.
+                self.apply(ready, Event::Tick, self.token(), now, after);
+                if ready.busy.is_some() {
+                    inner.queue.push_front(Request::Delete(promise));
+                } else if ready.committed.is_idle() {
                     ready.busy = Some(Busy::Deleting);
                     after.push(After::Delete(promise));
                 } else {

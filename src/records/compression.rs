@@ -267,7 +267,9 @@ pub(super) fn sink<W: Write>(packing: Packing, out: &mut W) -> io::Result<Sink<'
         Compression::Snappy => return Err(io::Error::from(io::ErrorKind::Unsupported)),
         Compression::Lz4 => {
             let level = packing.level.and_then(|level| u32::try_from(level).ok()).filter(|l| *l != LZ4_LEVEL_FAST);
-            Sink::Lz4(lz4::EncoderBuilder::new().level(level.unwrap_or(1)).build(out)?)
+            // Blocks that refer to those before them, the crate's default, are not read by Java clients.
+            let alone = lz4::BlockMode::Independent;
+            Sink::Lz4(lz4::EncoderBuilder::new().level(level.unwrap_or(1)).block_mode(alone).build(out)?)
         }
         Compression::Zstd => {
             Sink::Zstd(zstd::Encoder::new(out, packing.level.unwrap_or(zstd::DEFAULT_COMPRESSION_LEVEL))?)
@@ -299,6 +301,13 @@ impl<W: Write> Write for Sink<'_, W> {
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
+}
+
+/// Whether the blocks of the (first) frame do not refer to those before them: the only frames that Java clients read.
+pub(super) fn lz4_blocks_stand_alone(bytes: &[u8]) -> bool {
+    const FLAGS_AT: usize = 4;
+    const BLOCK_INDEPENDENCE: u8 = 1 << 5;
+    bytes.get(FLAGS_AT).is_none_or(|flags| flags & BLOCK_INDEPENDENCE != 0)
 }
 
 /// Deflates at the codec's default level; snappy as one raw block.
@@ -342,6 +351,7 @@ mod tests {
                 let plain = sample(length);
                 let packed = compress(codec, &plain).expect("packed");
                 assert_eq!(decompress(codec, &packed, length), Ok(plain), "{codec:?} {length}");
+                assert!(codec != Compression::Lz4 || lz4_blocks_stand_alone(&packed), "Java clients read it");
             }
         }
         assert_eq!(Compression::from_id(5), None);

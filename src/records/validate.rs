@@ -2,10 +2,11 @@
 //!
 //! The order of checks and their codes follow Apache Kafka's ProduceRequest, UnifiedLog and LogValidator, with three
 //! differences: a batch that stands but is followed by loose bytes is refused (Kafka drops them), inner offsets that do not
-//! count from 0 are refused (Kafka rewrites compressed batches), and bytes that do not inflate are INVALID_RECORD.
+//! count from 0 are refused (Kafka rewrites compressed batches), and bytes that do not inflate are INVALID_RECORD, as are LZ4
+//! frames of linked blocks (Kafka: UNKNOWN_SERVER_ERROR).
 
 use super::batch::{BatchFault, BatchHeader, crc_matches, walk};
-use super::compression::{Compression, CompressionFault};
+use super::compression::{Compression, CompressionFault, lz4_blocks_stand_alone};
 use super::record::{Glance, RecordFault, payload, scan};
 use crate::limits::DECOMPRESSED_BYTES_MAX;
 use bytes::Bytes;
@@ -53,6 +54,8 @@ pub enum Refusal {
     Unpackable,
     UnknownCodec(i16),
     ZstdTooEarly,
+    /// The blocks of an LZ4 frame need those before them, which Java clients do not read.
+    LinkedLz4Blocks,
     BaseOffset(i64),
     Count {
         record_count: i32,
@@ -110,6 +113,7 @@ impl Refusal {
             | Refusal::ManyBatches
             | Refusal::Magic(_)
             | Refusal::Unpackable
+            | Refusal::LinkedLz4Blocks
             | Refusal::BaseOffset(_)
             | Refusal::Count { .. }
             | Refusal::Control
@@ -165,6 +169,7 @@ impl fmt::Display for Refusal {
                     "The record batch counts {record_count} records but its last offset delta is {last_offset_delta}"
                 )
             }
+            Refusal::LinkedLz4Blocks => f.write_str("The blocks of an LZ4 frame must be independent of each other"),
             Refusal::Control => f.write_str("Clients must not write control records"),
             Refusal::Transactional => f.write_str("Transactional records are not supported here"),
             Refusal::Sequence(sequence) => write!(f, "An idempotent producer cannot have sequence number {sequence}"),
@@ -200,6 +205,9 @@ pub fn validate_produce(records: &Bytes, rules: &ProduceRules, wall_ms: i64) -> 
         return Err(Refusal::Crc);
     }
     check_batch(&header)?;
+    if codec == Compression::Lz4 && !lz4_blocks_stand_alone(payload(batch)) {
+        return Err(Refusal::LinkedLz4Blocks);
+    }
     header.max_timestamp = check_records(&header, codec, payload(batch), rules, wall_ms)?;
     Ok(header)
 }
@@ -345,6 +353,7 @@ mod tests {
     use crate::records::batch::{HEADER_BYTES, chain_is_valid, set_append_time, stamp};
     use crate::records::build::{BatchBuilder, refresh_crc};
     use crate::records::compression::compress;
+    use std::io::Write;
 
     const WALL_MS: i64 = 1_700_000_000_000;
     const CORRUPT_MESSAGE: i16 = 2;
@@ -395,6 +404,26 @@ mod tests {
             let summary = chain_is_valid(&batch).expect("a chain");
             assert_eq!((summary.base_offset, summary.next_offset, summary.max_timestamp), (40, 43, 77));
         }
+    }
+
+    /// What lz4js makes, and the lz4 crate unless told otherwise: Apache Kafka refuses it, and Java consumers stop at it.
+    #[test]
+    fn lz4_frames_of_linked_blocks_are_refused() {
+        let plain = three().build();
+        let mut encoder =
+            lz4::EncoderBuilder::new().block_mode(lz4::BlockMode::Linked).build(Vec::new()).expect("an encoder");
+        encoder.write_all(payload(&plain)).expect("written");
+        let mut batch = [&plain[..HEADER_BYTES], &encoder.finish().0].concat();
+        let length = i32::try_from(batch.len() - 12).expect("small");
+        batch[8..12].copy_from_slice(&length.to_be_bytes());
+        batch[22] |= 3;
+        refresh_crc(&mut batch);
+        assert_eq!(check_refused(batch.clone(), &rules(), INVALID_RECORD), Refusal::LinkedLz4Blocks);
+        let lz4_alone = three().compression(Compression::Lz4).build();
+        batch.splice(HEADER_BYTES.., lz4_alone[HEADER_BYTES..].iter().copied());
+        batch[8..12].copy_from_slice(&lz4_alone[8..12]);
+        refresh_crc(&mut batch);
+        validate(batch, &rules()).expect("the same records in independent blocks");
     }
 
     #[test]

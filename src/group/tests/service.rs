@@ -295,6 +295,19 @@ fn a_group_that_is_not_there_is_not_made_by_asking() {
     assert_eq!(world.store.counts().publishes, 0);
 }
 
+/// librdkafka's 0081 deletes a group exactly when the session of its last static member is over.
+#[test]
+fn a_group_is_deleted_as_soon_as_its_last_session_is_over() {
+    let world = World::new();
+    let gateway = world.gateway("one");
+    stable(&world, &gateway, "g");
+    world.clock.advance(seconds(10) - Duration::from_millis(1));
+    assert_eq!(gateway.delete("g"), ErrorCode::NON_EMPTY_GROUP);
+    world.clock.advance(Duration::from_millis(1));
+    // No timer has fired.
+    assert_eq!(gateway.delete("g"), ErrorCode::NONE);
+}
+
 #[test]
 fn b115_only_empty_groups_are_deleted_and_their_commits_with_them() {
     let world = World::new();
