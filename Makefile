@@ -71,5 +71,5 @@ manifests: ## Lints what stands in deploy/: image, YAML, Kubernetes objects, and
 	.tools/lint/bin/hadolint deploy/Dockerfile
 	.tools/lint/bin/yamllint --strict --config-file deploy/.yamllint deploy
 	.tools/lint/bin/kubernetes-validate --strict deploy/kubernetes/namespace.yaml deploy/kubernetes/pubsub.yaml deploy/kubernetes/stream.yaml
-	@mkdir -p $(TARGET)/unit && sed 's|^ExecStart=.*|ExecStart=/bin/true|' deploy/hanzo-kafka.service > $(TARGET)/unit/hanzo-kafka.service
-	@if command -v systemd-analyze > /dev/null; then systemd-analyze verify --man=no $(TARGET)/unit/hanzo-kafka.service; fi
+	@mkdir -p $(BUILD)/unit && sed 's|^ExecStart=.*|ExecStart=/bin/true|' deploy/hanzo-kafka.service > $(BUILD)/unit/hanzo-kafka.service
+	@if command -v systemd-analyze > /dev/null; then systemd-analyze verify --man=no $(BUILD)/unit/hanzo-kafka.service; fi
