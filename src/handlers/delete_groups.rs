@@ -18,7 +18,7 @@ pub fn handle(cx: &Context, request: DeleteGroupsRequest) -> Outcome {
         match owned::route(cx, name) {
             Route::Here => cx.services.groups.delete(name, promise),
             Route::At(process) => {
-                let alone = DeleteGroupsRequest { groups_names: vec![name.clone()], ..Default::default() };
+                let alone = DeleteGroupsRequest { groups_names: vec![name.clone()] };
                 owned::ask(cx, process, name, &alone, move |answer| {
                     let row = answer.and_then(|mut answer| answer.results.pop().ok_or(ErrorCode::NOT_COORDINATOR));
                     promise.keep(row.map_or_else(|code| code, |row| ErrorCode::from_code(row.error_code)));

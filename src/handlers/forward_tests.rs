@@ -361,7 +361,7 @@ fn groups_are_described_and_removed_through_any_gateway() {
         assert_eq!(world.ask(other, 0, &delete).error_code, 0);
         assert_eq!((world.fetch(0, group), world.fetch(1, group)), (vec![], vec![]));
     }
-    let removed = world.ask(other, 1, &DeleteGroupsRequest { groups_names: asked.clone(), ..Default::default() });
+    let removed = world.ask(other, 1, &DeleteGroupsRequest { groups_names: asked.clone() });
     let rows: Vec<(String, i16)> = removed.results.into_iter().map(|row| (row.group_id, row.error_code)).collect();
     let expected: Vec<(String, i16)> = asked
         .into_iter()

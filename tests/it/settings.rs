@@ -343,10 +343,10 @@ fn batches_are_stored_in_the_codec_that_the_topic_asks_for() {
     let data = partition_data(wire.call(12, &crate::harness::wire::fetch_request("as-uncompressed", 0, end - 1)));
     assert_eq!(data.records.expect("records")[16..], sent[16..]);
     // A bomb that inflates beyond what the topic takes.
-    let bomb = vec!["\0".repeat(3_000_000)];
+    let bomb = "\0".repeat(3_000_000);
     let producer =
         librdkafka::producer(&gateway.bootstrap(), &[("compression.codec", "zstd"), ("message.max.bytes", "5000000")]);
-    producer.send_value("as-uncompressed", 0, bomb[0].as_bytes());
+    producer.send_value("as-uncompressed", 0, bomb.as_bytes());
     producer.flush();
     assert!(producer.deliveries.all()[0].1.is_err(), "3 MB do not fit below max.message.bytes");
     assert_eq!(wire.list_offset("as-uncompressed", 0, -1), end);

@@ -43,10 +43,13 @@ pub fn check(events: &[Event], partitions: i32) -> Vec<Violation> {
     found
 }
 
+/// Each member's partitions.
+type Assignment = Vec<(String, BTreeSet<i32>)>;
+
 fn check_assignments(events: &[Event], partitions: i32, found: &mut Vec<Violation>) {
     let mut formed: BTreeMap<i32, &BTreeSet<String>> = BTreeMap::new();
     let mut told: BTreeMap<i32, BTreeMap<&str, &BTreeSet<i32>>> = BTreeMap::new();
-    let mut assigned: BTreeMap<i32, Vec<&Vec<(String, BTreeSet<i32>)>>> = BTreeMap::new();
+    let mut assigned: BTreeMap<i32, Vec<&Assignment>> = BTreeMap::new();
     for event in events {
         match &event.what {
             What::Joined { generation, members: Some(members), .. } => {

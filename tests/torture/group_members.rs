@@ -294,8 +294,8 @@ fn try_fetch(wire: &mut Wire, partition: i32) -> io::Result<Option<i64>> {
     let request =
         OffsetFetchRequest::default().with_group_id(GroupId(StrBytes::from_static_str(GROUP))).with_topics(None);
     let answer = wire.try_call(5, &request)?;
-    let rows = answer.topics.iter().flat_map(|topic| &topic.partitions);
-    let row = rows.filter(|row| row.partition_index == partition).next_back();
+    let mut rows = answer.topics.iter().flat_map(|topic| &topic.partitions);
+    let row = rows.rfind(|row| row.partition_index == partition);
     let code = row.map_or(answer.error_code, |row| row.error_code.max(answer.error_code));
     Ok((code == 0).then(|| row.map_or(-1, |row| row.committed_offset)))
 }

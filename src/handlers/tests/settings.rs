@@ -12,6 +12,9 @@ use crate::protocol::messages::delete_records::{DeleteRecordsPartition, DeleteRe
 use crate::protocol::messages::describe_configs::{DescribeConfigsRequest, DescribeConfigsResource};
 use crate::protocol::messages::incremental_alter_configs as incremental;
 
+/// The brokers of each new partition.
+type Assigned = &'static [&'static [i32]];
+
 const TOPIC: i8 = 2;
 const BROKER: i8 = 4;
 const LOGGER: i8 = 8;
@@ -61,9 +64,9 @@ impl Rig {
         (found.value.expect("it has a value"), found.config_source)
     }
 
-    fn grow(&self, topics: &[(&str, i32, Option<&[&[i32]]>)], validate_only: bool) -> Vec<CreatePartitionsTopicResult> {
+    fn grow(&self, topics: &[(&str, i32, Option<Assigned>)], validate_only: bool) -> Vec<CreatePartitionsTopicResult> {
         let assignment = |ids: &&[i32]| CreatePartitionsAssignment { broker_ids: ids.to_vec() };
-        let topic = |(name, count, assignments): &(&str, i32, Option<&[&[i32]]>)| CreatePartitionsTopic {
+        let topic = |(name, count, assignments): &(&str, i32, Option<Assigned>)| CreatePartitionsTopic {
             name: (*name).to_owned(),
             count: *count,
             assignments: assignments.map(|rows| rows.iter().map(assignment).collect()),
@@ -246,7 +249,7 @@ fn throttles_that_were_never_set_are_taken_from_a_broker() {
 fn topics_gain_partitions_or_are_told_why_not() {
     let rig = Rig::new();
     rig.create(topic("t", 2, 1));
-    let cases: &[(&str, i32, Option<&[&[i32]]>, ErrorCode)] = &[
+    let cases: &[(&str, i32, Option<Assigned>, ErrorCode)] = &[
         ("t", 2, None, ErrorCode::INVALID_PARTITIONS),
         ("t", 1, None, ErrorCode::INVALID_PARTITIONS),
         ("t", -1, None, ErrorCode::INVALID_PARTITIONS),

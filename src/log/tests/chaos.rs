@@ -92,7 +92,7 @@ fn mark_of(records: &[u8]) -> u64 {
 
 impl History {
     fn new(seed: u64, harm: Harm) -> History {
-        let world = World::replicated(if seed % 2 == 0 { 3 } else { 1 });
+        let world = World::replicated(if seed.is_multiple_of(2) { 3 } else { 1 });
         let gateways: Vec<_> = (0..GATEWAYS).map(|_| world.gateway()).collect();
         world.store.set_chaos(Some(Chaos {
             seed,
