@@ -556,8 +556,9 @@ impl PartitionLog {
 
 /// Checks a batch, also against what its producer was told to send again.
 fn verdict(sent_back: &SentBack, overlay: &Overlay, header: &BatchHeader) -> Verdict {
+    let awaited = sent_back.awaited_before(header).filter(|awaited| !overlay.reaches(header, *awaited));
     match overlay.check(header) {
-        Verdict::Append if !overlay.is_sure_of(header.producer_id) && sent_back.awaits_earlier(header) => {
+        Verdict::Append if !overlay.is_sure_of(header.producer_id) && awaited.is_some() => {
             Verdict::Refuse(ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER)
         }
         verdict => verdict,

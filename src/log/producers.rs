@@ -185,6 +185,13 @@ impl<'a> Overlay<'a> {
         self.state(producer_id).is_some_and(|state| !state.loose)
     }
 
+    /// Whether what is known of a producer reaches `sequence`: so far the log has come, by whatever way.
+    pub fn reaches(&self, header: &BatchHeader, sequence: i32) -> bool {
+        let state = self.state(header.producer_id).filter(|state| state.epoch == header.producer_epoch);
+        let newest = state.and_then(|state| state.batches.back());
+        newest.is_some_and(|newest| !is_ahead(sequence, newest.last_sequence))
+    }
+
     /// Checks a batch as Kafka's ProducerAppendInfo does.
     pub fn check(&self, header: &BatchHeader) -> Verdict {
         if !header.has_producer() {

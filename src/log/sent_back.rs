@@ -45,11 +45,11 @@ impl SentBack {
         }
     }
 
-    /// Whether an earlier batch of this one's producer has to come first.
-    pub fn awaits_earlier(&self, header: &BatchHeader) -> bool {
-        self.awaited
-            .get(&header.producer_id)
-            .is_some_and(|(epoch, first)| *epoch == header.producer_epoch && is_ahead(header.base_sequence, *first))
+    /// The sequence with which an earlier batch of this one's producer begins that has to come first.
+    pub fn awaited_before(&self, header: &BatchHeader) -> Option<i32> {
+        let (epoch, first) = self.awaited.get(&header.producer_id)?;
+        let earlier = *epoch == header.producer_epoch && is_ahead(header.base_sequence, *first);
+        earlier.then_some(*first)
     }
 
     /// The batch stands in the log, through whomever it came.

@@ -105,6 +105,22 @@ fn what_was_sent_back_is_awaited_also_of_a_producer_that_may_be_further_on() {
 }
 
 #[test]
+fn what_was_sent_back_and_came_through_another_gateway_is_not_awaited() {
+    let world = World::new();
+    let (a, b) = (world.gateway(), world.gateway());
+    assert_eq!(a.append(idempotent(9, 0, 1)), Ok(0));
+    world.store.set_outage(Some(crate::store::memory::Outage::Unavailable));
+    assert_eq!(b.append(idempotent(9, 1, 1)), Err(LogError::Store(StoreError::Unavailable)));
+    world.store.set_outage(None);
+    assert_eq!(a.append(idempotent(9, 1, 1)), Ok(1));
+    // The second gateway knows of it by the snapshot beside the end entry alone.
+    a.logs.write_ends(Instant::now() + Duration::from_secs(3600));
+    assert_eq!(a.append(idempotent(9, 2, 1)), Ok(2));
+    world.store.stream_purge(STREAM, None, Instant::now()).expect("purged");
+    assert!(b.append(idempotent(9, 3, 1)).is_ok());
+}
+
+#[test]
 fn what_was_sent_back_before_the_topic_was_found_is_awaited_too() {
     for topic in [|world: &World| world.topic.name.clone(), |world: &World| world.topic.id.to_string()] {
         let world = World::new();
