@@ -25,7 +25,7 @@ HOMES = ROOT / ".tools" / "judges"
 YARDSTICK = CLIENTS / "yardstick"
 TABLE = ROOT / "docs" / "compatibility.md"
 INSTALL_SECONDS_MAX = 3600
-START_SECONDS_MAX = 120
+START_SECONDS_MAX = 300
 NOT_JUDGED_BY = {"allow.txt", "FINDINGS.md"}
 SHARED = ("session.py", "steps.py", "checks.py", "*_results.py", "crate_source.sh", "steps_go/*")
 
