@@ -403,7 +403,7 @@ def main():
         say(verdict.row())
         for complaint in verdict.complaints:
             say(f"  {complaint}")
-    write_table(verdicts)
+        write_table(verdicts)
     passed, failed = (sum(len(part(verdict)) for verdict in verdicts) for part in (lambda v: v.passed, lambda v: v.complaints))
     say(f"{passed} passed, {failed} failed")
     sys.exit(1 if failed else 0)
