@@ -25,7 +25,7 @@ HOMES = ROOT / ".tools" / "judges"
 YARDSTICK = CLIENTS / "yardstick"
 TABLE = ROOT / "docs" / "compatibility.md"
 INSTALL_SECONDS_MAX = 3600
-START_SECONDS_MAX = 120
+START_SECONDS_MAX = 300
 NOT_JUDGED_BY = {"allow.txt", "FINDINGS.md"}
 SHARED = ("session.py", "steps.py", "checks.py", "*_results.py", "crate_source.sh", "steps_go/*")
 
@@ -403,7 +403,7 @@ def main():
         say(verdict.row())
         for complaint in verdict.complaints:
             say(f"  {complaint}")
-    write_table(verdicts)
+        write_table(verdicts)
     passed, failed = (sum(len(part(verdict)) for verdict in verdicts) for part in (lambda v: v.passed, lambda v: v.complaints))
     say(f"{passed} passed, {failed} failed")
     sys.exit(1 if failed else 0)
