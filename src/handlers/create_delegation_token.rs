@@ -1,7 +1,7 @@
 //! CreateDelegationToken.
 //!
 //! Behavior: nobody can authenticate yet: SECURITY_DISABLED. (A Kafka without security says
-//! DELEGATION_TOKEN_REQUEST_NOT_ALLOWED; ADR 43.)
+//! DELEGATION_TOKEN_REQUEST_NOT_ALLOWED; ADR 42.)
 
 use super::{Context, Outcome};
 use crate::protocol::error_code::ErrorCode;

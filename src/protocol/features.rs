@@ -3,7 +3,7 @@
 //! A feature is told only if what it stands for is here. `metadata.version` is: tools take it for the release that a
 //! cluster behaves like. There is one level of it, so it is finalized and cannot be changed. `transaction.version`,
 //! `group.version`, `share.version`, `streams.version`, `kraft.version` and `eligible.leader.replicas.version` are not
-//! told, so they count as level 0 everywhere (ADR 42).
+//! told, so they count as level 0 everywhere (ADR 41).
 
 /// A feature with the levels that are supported; the highest is the finalized one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
