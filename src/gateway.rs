@@ -85,6 +85,8 @@ pub fn build(basis: Basis) -> Arc<Gateway> {
         logger,
     };
     follow_topics(&services);
+    let forwarder = services.forwarder.clone();
+    services.cluster.on_change(Box::new(move || forwarder.look_soon()));
     services.catalog.start(tasks);
     services.groups.start();
     Gateway::start(Arc::new(services))

@@ -55,7 +55,7 @@ pub type Answer = Result<Returned, Failure>;
 /// Takes the answer. Runs on a reader thread: it must not block.
 pub type Done = Box<dyn FnOnce(Answer) + Send>;
 
-/// Answers a visiting request, on a worker.
+/// Answers a visiting request. Runs on a reader thread: what may block it hands to a worker.
 pub type Serve = Box<dyn Fn(Visit, Responder) + Send + Sync>;
 
 pub struct Forwarder {
@@ -134,6 +134,16 @@ impl Forwarder {
     fn tick(&self) {
         self.tick_asks();
         self.tick_visits();
+    }
+
+    /// Gateways came or went: whoever waits for one that is gone is told so now.
+    pub fn look_soon(&self) {
+        let this = self.this.clone();
+        self.tasks.spawn(Box::new(move || {
+            if let Some(this) = this.upgrade() {
+                this.tick_asks();
+            }
+        }));
     }
 
     /// Never blocks. A message that is lost is noticed later.

@@ -94,12 +94,9 @@ impl Forwarder {
         let responder = self.this.upgrade().map(|forwarder| Responder { forwarder, name });
         // Without an answer it is known as lost.
         let (Some(responder), Some(visit)) = (responder, Visit::decode(whole)) else { return };
-        self.tasks.spawn(Box::new(move || {
-            let forwarder = responder.forwarder.clone();
-            if let Some(serve) = forwarder.serve.get() {
-                serve(visit, responder);
-            }
-        }));
+        if let Some(serve) = self.serve.get() {
+            serve(visit, responder);
+        }
     }
 
     fn reply(&self, name: &Name, whole: Bytes) {

@@ -197,13 +197,22 @@ impl Gateway {
         let serving = Arc::downgrade(&gateway);
         let started = gateway.services.forwarder.start(Box::new(move |visit, responder| {
             if let Some(gateway) = serving.upgrade() {
-                gateway.serve(visit, responder);
+                gateway.serve_soon(visit, responder);
             }
         }));
         if let Err(error) = started {
             error!(gateway.services.logger, "requests of other gateways cannot be heard"; "error" => %error);
         }
         gateway
+    }
+
+    /// What memory answers is answered on this thread: that spares a turn.
+    fn serve_soon(self: &Arc<Gateway>, visit: Visit, responder: Responder) {
+        if self.kind(&visit.frame) == Kind::Light {
+            return self.serve(visit, responder);
+        }
+        let gateway = self.clone();
+        self.services.tasks.spawn(Box::new(move || gateway.serve(visit, responder)));
     }
 
     /// Answers a request that another gateway's client sent.

@@ -59,6 +59,8 @@ struct Shared {
     flushes_ended: AtomicU64,
     heard: AtomicU64,
     max_payload: AtomicUsize,
+    /// Jobs that the writer has not finished: while there are any, nothing may overtake them.
+    queued: AtomicUsize,
     /// Another link has taken over: what subscriptions still deliver here is delivered there too.
     retired: AtomicBool,
 }
@@ -88,6 +90,7 @@ impl Link {
             flushes_ended: AtomicU64::new(0),
             heard: AtomicU64::new(0),
             max_payload: AtomicUsize::new(0),
+            queued: AtomicUsize::new(0),
             retired: AtomicBool::new(false),
         });
         let (lost, back, dead) = (shared.clone(), shared.clone(), shared.clone());
@@ -171,11 +174,11 @@ impl Link {
             return Err((sink, Lost::TooLarge { max }));
         }
         let epoch = self.shared.pending.insert(token, deadline, sink).map_err(|sink| (sink, Lost::NotConnected))?;
-        if self.write_at_once(token, &request) {
+        if self.write_at_once(Some(token), &request) {
             return Ok(());
         }
         let job = Job::Publish { request, token: Some(token), epoch, deadline };
-        match self.jobs.try_send(job) {
+        match self.queue(job) {
             Ok(()) => Ok(()),
             // If the entry is gone already, it was answered by whoever took it.
             Err(error) => match self.shared.pending.remove(token) {
@@ -185,15 +188,23 @@ impl Link {
         }
     }
 
+    fn queue(&self, job: Job) -> Result<(), TrySendError<Job>> {
+        self.shared.queued.fetch_add(1, Ordering::SeqCst);
+        self.jobs.try_send(job).inspect_err(|_| {
+            self.shared.queued.fetch_sub(1, Ordering::SeqCst);
+        })
+    }
+
     /// Puts a small message into the crate's buffer, if that has room and nobody holds it: the one call of the crate that
     /// cannot block. It spares a thread's turn: with one in flight a fifth more publishes a second.
-    fn write_at_once(&self, token: u64, request: &Request) -> bool {
-        if request.payload.len() > AT_ONCE_BYTES_MAX || !self.jobs.is_empty() {
+    fn write_at_once(&self, token: Option<u64>, request: &Request) -> bool {
+        if request.payload.len() > AT_ONCE_BYTES_MAX || self.shared.queued.load(Ordering::SeqCst) > 0 {
             return false;
         }
-        let (reply, headers) = (reply_subject(&self.inbox, token), header_map(request));
-        let (headers, payload) = (headers.as_ref(), &request.payload);
-        let done = self.connection.try_publish_with_reply_or_headers(&request.subject, Some(&reply), headers, payload);
+        let reply = token.map(|token| reply_subject(&self.inbox, token));
+        let headers = header_map(request);
+        let (reply, headers, payload) = (reply.as_deref(), headers.as_ref(), &request.payload);
+        let done = self.connection.try_publish_with_reply_or_headers(&request.subject, reply, headers, payload);
         match done {
             None => false,
             Some(Ok(())) => {
@@ -208,16 +219,16 @@ impl Link {
     /// Sends a message that nobody answers; dropped where there is no connection.
     pub fn tell(&self, request: Request, deadline: Instant) {
         let fits = request.payload.len() + super::header::bytes_of(&request.headers) <= self.max_payload();
-        if fits && self.is_open() {
+        if fits && self.is_open() && !self.write_at_once(None, &request) {
             let epoch = self.shared.pending.epoch();
-            let _ = self.jobs.try_send(Job::Publish { request: Arc::new(request), token: None, epoch, deadline });
+            let _ = self.queue(Job::Publish { request: Arc::new(request), token: None, epoch, deadline });
         }
     }
 
     /// Subscribes a subject for as long as the link lasts, and tells when the server knows.
     pub fn subscribe(&self, subject: String, handler: Handler, established: Option<Sender<()>>) -> bool {
         let job = Job::Subscribe { subject, handler, established };
-        !matches!(self.jobs.try_send(job), Err(TrySendError::Full(_) | TrySendError::Disconnected(_)))
+        !matches!(self.queue(job), Err(TrySendError::Full(_) | TrySendError::Disconnected(_)))
     }
 
     pub fn forget(&self, token: u64) {
@@ -308,8 +319,10 @@ impl Writer {
     fn run(&self, jobs: &Receiver<Job>) {
         while let Ok(job) = jobs.recv() {
             self.execute(job);
+            self.shared.queued.fetch_sub(1, Ordering::SeqCst);
             while let Ok(job) = jobs.try_recv() {
                 self.execute(job);
+                self.shared.queued.fetch_sub(1, Ordering::SeqCst);
             }
             let _ = self.kicks.try_send(());
         }
