@@ -344,16 +344,20 @@ fn a_hundred_members_over_three_gateways_settle_in_one_generation() {
 fn a_join_whose_client_goes_away_at_one_gateway_is_forgotten_by_the_other() {
     let nats = Nats::start(Version::Newest);
     let gateways = start(&nats, 2);
-    let mut first = gateways[0].wire();
+    let (mut first, mut second) = (gateways[0].wire(), gateways[1].wire());
     let mut stays = RawMember::join_alone(&mut first, "g", None, 60_000);
+    let mut members = || {
+        let describe = DescribeGroupsRequest::default().with_groups(vec![stays.group.clone()]);
+        second.call(5, &describe).groups[0].members.len()
+    };
     for gateway in &gateways {
         let mut wire = gateway.wire();
         let mut goes = RawMember::new("g", None, 60_000);
         assert_eq!(goes.join(&mut wire).error_code, MEMBER_ID_REQUIRED);
         wire.send(7, &goes.join_request());
-        let rebalancing = 27;
-        eventually("the join is there", SOON, || (stays.heartbeat(&mut first) == rebalancing).then_some(()));
+        eventually("the join is there", SOON, || (members() == 2).then_some(()));
         drop(wire);
+        eventually("the join is forgotten", SOON, || (members() == 1).then_some(()));
     }
     // Neither of the two that went away keeps the others waiting for a session timeout of a minute.
     let began = Instant::now();
