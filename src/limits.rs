@@ -11,6 +11,9 @@ pub const DECODE_BUDGET_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Decompressed size of one record batch: a guard against bombs. Far above what `max.message.bytes` can carry honestly.
 pub const DECOMPRESSED_BYTES_MAX: usize = 256 * 1024 * 1024;
 
+/// Records of a refused batch that are named in the answer, each with a sentence of some hundred bytes; clients fail the others with it.
+pub const RECORD_ERRORS_MAX: usize = 1_000;
+
 /// How far the stored ceiling is raised above the next offset: one KV write per million offsets.
 pub const CEILING_STEP_OFFSETS: i64 = 1 << 20;
 

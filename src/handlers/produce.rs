@@ -25,7 +25,7 @@ use crate::protocol::messages::produce::{
 use crate::records::batch::{BatchHeader, set_append_time, set_max_timestamp};
 use crate::records::compression::Packing;
 use crate::records::repack::{RepackFault, repack};
-use crate::records::validate::{ProduceRules, Refusal, validate_produce};
+use crate::records::validate::{ProduceRules, Refusal, faulty_records, validate_produce};
 use crate::wake::WatchKey;
 use crate::wire::Uuid;
 use bytes::Bytes;
@@ -116,9 +116,15 @@ fn check(cx: &Context, topic: &crate::catalog::Topic, data: &PartitionProduceDat
         zstd_allowed: cx.header.api_version >= ZSTD_FROM,
     };
     let mut sent = data.records.clone().unwrap_or_default();
-    let mut header = validate_produce(&sent, &rules, cx.now.wall_ms).map_err(Fault::refusal)?;
+    let refused = |refusal: Refusal| match refusal {
+        Refusal::NullKey { .. } | Refusal::Timestamp { .. } => {
+            Fault::refusal(refusal, &faulty_records(&sent, &rules, cx.now.wall_ms))
+        }
+        other => Fault::refusal(other, &[]),
+    };
+    let mut header = validate_produce(&sent, &rules, cx.now.wall_ms).map_err(refused)?;
     if let Some(packing) = settings.packing.filter(|packing| header.compression() != Ok(packing.codec)) {
-        sent = packed(&sent, &header, packing, rules.bytes_max).map_err(Fault::refusal)?;
+        sent = packed(&sent, &header, packing, rules.bytes_max).map_err(|refusal| Fault::refusal(refusal, &[]))?;
         header.total_bytes = sent.len();
         header.attributes = BatchHeader::parse(&sent).map_or(header.attributes, |packed| packed.attributes);
     }
@@ -157,25 +163,34 @@ fn rewritten(sent: &Bytes, header: &mut BatchHeader, change: impl FnOnce(&mut [u
 struct Fault {
     code: ErrorCode,
     message: Option<String>,
-    record: Option<i32>,
+    /// The records at fault, where it is records, and what is wrong with each (KIP-467).
+    records: Vec<BatchIndexAndErrorMessage>,
 }
 
 impl Fault {
     fn code(code: ErrorCode) -> Fault {
-        Fault { code, message: None, record: None }
+        Fault { code, message: None, records: Vec::new() }
     }
 
-    fn refusal(refusal: Refusal) -> Fault {
-        let record = refusal.record_index();
-        Fault { code: ErrorCode::from_code(refusal.code()), message: Some(refusal.to_string()), record }
+    /// `faulty` are the records that are refused for themselves, if it is that; a time that is refused decides the code, as in Kafka.
+    fn refusal(refusal: Refusal, faulty: &[Refusal]) -> Fault {
+        let told = faulty.iter().find(|one| matches!(one, Refusal::Timestamp { .. })).unwrap_or(&refusal);
+        let all = if faulty.is_empty() { std::slice::from_ref(&refusal) } else { faulty };
+        let row = |one: &Refusal| {
+            let batch_index_error_message = Some(one.to_string());
+            one.record_index().map(|batch_index| BatchIndexAndErrorMessage { batch_index, batch_index_error_message })
+        };
+        let message = match faulty.len() {
+            0 | 1 => told.to_string(),
+            count => format!("{count} records are refused. {told}"),
+        };
+        let records = all.iter().filter_map(row).collect();
+        Fault { code: ErrorCode::from_code(told.code()), message: Some(message), records }
     }
 
     fn fill(self, row: &mut PartitionProduceResponse) {
         row.error_code = self.code.code();
-        let batch_index_error_message = self.message.clone();
-        row.record_errors.extend(
-            self.record.map(|batch_index| BatchIndexAndErrorMessage { batch_index, batch_index_error_message }),
-        );
+        row.record_errors = self.records;
         row.error_message = self.message;
     }
 }

@@ -8,7 +8,7 @@
 use super::batch::{BatchFault, BatchHeader, crc_matches, walk};
 use super::compression::{Compression, CompressionFault, lz4_blocks_stand_alone};
 use super::record::{Glance, RecordFault, payload, scan};
-use crate::limits::DECOMPRESSED_BYTES_MAX;
+use crate::limits::{DECOMPRESSED_BYTES_MAX, RECORD_ERRORS_MAX};
 use bytes::Bytes;
 use std::fmt;
 use std::ops::ControlFlow;
@@ -212,6 +212,25 @@ pub fn validate_produce(records: &Bytes, rules: &ProduceRules, wall_ms: i64) -> 
     Ok(header)
 }
 
+/// All records that have no key although they must, or a time that is not accepted, of a batch that was refused for the first
+/// of them; at most `RECORD_ERRORS_MAX`.
+pub fn faulty_records(records: &Bytes, rules: &ProduceRules, wall_ms: i64) -> Vec<Refusal> {
+    let mut faulty = Vec::new();
+    let Ok((header, batch)) = only_batch(records) else { return faulty };
+    let Ok(codec) = header.compression() else { return faulty };
+    let mut check = RecordCheck::new(&header, rules, wall_ms);
+    // What cannot be read ends the list, no more.
+    let _ended = scan(codec, payload(batch), DECOMPRESSED_BYTES_MAX, |glance| match check.record(glance) {
+        Err(refusal @ (Refusal::NullKey { .. } | Refusal::Timestamp { .. })) if faulty.len() < RECORD_ERRORS_MAX => {
+            faulty.push(refusal);
+            ControlFlow::Continue(())
+        }
+        Ok(()) => ControlFlow::Continue(()),
+        Err(other) => ControlFlow::Break(other),
+    });
+    faulty
+}
+
 fn only_batch(records: &[u8]) -> Result<(BatchHeader, &[u8]), Refusal> {
     let mut batches = walk(records);
     let first = match batches.next() {
@@ -326,6 +345,7 @@ impl<'a> RecordCheck<'a> {
         if glance.offset_delta != index {
             return Err(Refusal::OffsetDelta { index, offset_delta: glance.offset_delta });
         }
+        self.index += 1;
         if self.rules.keys_required && !glance.has_key {
             return Err(Refusal::NullKey { index });
         }
@@ -339,7 +359,6 @@ impl<'a> RecordCheck<'a> {
             return Err(Refusal::Timestamp { index, timestamp, from: self.from, to: self.to });
         }
         self.max_timestamp = self.max_timestamp.max(timestamp);
-        self.index += 1;
         Ok(())
     }
 }
@@ -501,6 +520,20 @@ mod tests {
 
         let early = ProduceRules { zstd_allowed: false, ..rules() };
         check_refused(three().compression(Compression::Zstd).build(), &early, UNSUPPORTED_COMPRESSION_TYPE);
+    }
+
+    /// librdkafka's 0011: the producer tells these records apart from those that only shared their batch.
+    #[test]
+    fn all_records_without_a_key_are_named() {
+        let mut batch = BatchBuilder::new();
+        for n in 0..9 {
+            batch = batch.record((n % 4 != 0).then_some(b"k"), Some(b"v"));
+        }
+        let bytes = Bytes::from(batch.build());
+        let compacted = ProduceRules { keys_required: true, ..rules() };
+        assert_eq!(validate_produce(&bytes, &compacted, WALL_MS), Err(Refusal::NullKey { index: 0 }));
+        let named = faulty_records(&bytes, &compacted, WALL_MS);
+        assert_eq!(named, [0, 4, 8].map(|index| Refusal::NullKey { index }));
     }
 
     #[test]
