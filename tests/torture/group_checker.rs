@@ -178,12 +178,22 @@ fn check_commits(events: &[Event], found: &mut Vec<Violation>) {
     }
 }
 
+/// A consumer's commit: its offset, when it was sent, and when it was acknowledged.
+struct Stored {
+    offset: i64,
+    sent: Micros,
+    acked: Option<Micros>,
+}
+
 fn check_consumers(events: &[Event], found: &mut Vec<Violation>) {
-    let mut stored: BTreeMap<i32, Vec<(Micros, i64)>> = BTreeMap::new();
+    let mut stored: BTreeMap<i32, Vec<Stored>> = BTreeMap::new();
     let mut delivered: BTreeMap<i32, BTreeSet<i64>> = BTreeMap::new();
     for event in events {
         match event.what {
-            What::Stored { partition, offset } => stored.entry(partition).or_default().push((event.settled, offset)),
+            What::Stored { partition, offset, acked } => {
+                let acked = acked.then_some(event.settled);
+                stored.entry(partition).or_default().push(Stored { offset, sent: event.sent, acked });
+            }
             What::Delivered { partition, offset } => {
                 delivered.entry(partition).or_default().insert(offset);
             }
@@ -192,12 +202,21 @@ fn check_consumers(events: &[Event], found: &mut Vec<Violation>) {
     }
     for event in events {
         let What::Began { partition, offset } = event.what else { continue };
-        let before = stored.get(&partition).into_iter().flatten().filter(|(at, _)| *at < event.sent);
-        let least = before.map(|(_, offset)| *offset).max();
-        if least.is_some_and(|least| offset < least) {
+        let commits = stored.get(&partition).map_or(&[][..], |commits| &commits[..]);
+        let before = commits.iter().filter(|commit| commit.acked.is_some_and(|at| at < event.sent));
+        let Some(greatest) = before.max_by_key(|commit| commit.offset) else { continue };
+        // A member's own smaller commit that was still under way may have been the last to be taken.
+        let may_be_last = |commit: &&Stored| {
+            let over = commit.acked.is_some_and(|at| at < greatest.sent);
+            commit.offset == offset && commit.sent < event.settled && !over
+        };
+        if offset < greatest.offset && !commits.iter().any(|commit| may_be_last(&commit)) {
             found.push(Violation {
                 fault: Fault::BeganTooLow,
-                evidence: format!("{event:?}, though {least:?} was acknowledged before"),
+                evidence: format!(
+                    "{event:?}, though {} was acknowledged before, sent at {}, and nobody committed {offset} since",
+                    greatest.offset, greatest.sent
+                ),
             });
         }
     }

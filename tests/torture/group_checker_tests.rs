@@ -49,7 +49,7 @@ fn sound() -> Vec<Event> {
         at(82, 90, committed(2, 4, true)),
         at(100, 101, What::Delivered { partition: 0, offset: 0 }),
         at(100, 102, What::Delivered { partition: 0, offset: 1 }),
-        at(103, 110, What::Stored { partition: 0, offset: 2 }),
+        at(103, 110, What::Stored { partition: 0, offset: 2, acked: true }),
         at(105, 120, What::Began { partition: 0, offset: 1 }),
         at(120, 121, What::Delivered { partition: 0, offset: 1 }),
         at(122, 123, What::Began { partition: 0, offset: 2 }),
@@ -140,6 +140,18 @@ fn a_commit_from_nowhere_is_found() {
 #[test]
 fn a_consumer_that_begins_too_low_is_found() {
     planted(Fault::BeganTooLow, vec![at(130, 140, What::Began { partition: 0, offset: 1 })]);
+    let early = What::Stored { partition: 0, offset: 1, acked: true };
+    planted(Fault::BeganTooLow, vec![at(101, 102, early), at(130, 140, What::Began { partition: 0, offset: 1 })]);
+}
+
+#[test]
+fn a_consumer_may_begin_where_a_late_commit_was_taken() {
+    for (settled, acked) in [(104, true), (102, false)] {
+        let mut events = sound();
+        events.push(at(101, settled, What::Stored { partition: 0, offset: 1, acked }));
+        events.push(at(130, 140, What::Began { partition: 0, offset: 1 }));
+        assert_eq!(check(&events, PARTITIONS), []);
+    }
 }
 
 #[test]

@@ -85,10 +85,9 @@ fn commit(consumer: &BaseConsumer<Assigned>, journal: &Journal, positions: &BTre
         list.add_partition_offset(TOPIC, *partition, Offset::Offset(*offset)).expect("an offset");
     }
     let sent = journal.now();
-    if consumer.commit(&list, CommitMode::Sync).is_ok() {
-        for (partition, offset) in positions {
-            journal.note(sent, What::Stored { partition: *partition, offset: *offset });
-        }
+    let acked = consumer.commit(&list, CommitMode::Sync).is_ok();
+    for (partition, offset) in positions {
+        journal.note(sent, What::Stored { partition: *partition, offset: *offset, acked });
     }
 }
 

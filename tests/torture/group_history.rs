@@ -32,8 +32,9 @@ pub enum What {
     Began { partition: i32, offset: i64 },
     /// It was given this record.
     Delivered { partition: i32, offset: i64 },
-    /// Its commit was acknowledged.
-    Stored { partition: i32, offset: i64 },
+    /// Its commit, and whether it was acknowledged; otherwise it may be stored at any time, also after later ones: librdkafka sends
+    /// it again once it has a coordinator, in the generation of that moment.
+    Stored { partition: i32, offset: i64, acked: bool },
 }
 
 /// Where all clients of a run write.
