@@ -1,5 +1,6 @@
 //! Group requests that reach the wrong gateway of two: the same answers, over a store in memory.
 
+use super::group_tests::{answer_of, frame_of};
 use super::*;
 use crate::clock::ManualClock;
 use crate::gateway::{self, Basis};
@@ -101,14 +102,7 @@ impl World {
 
     #[track_caller]
     fn read<R: Request>(&self, version: i16, outcome: &mut Outcome) -> Option<R::Response> {
-        if let Outcome::Park(parked) = outcome {
-            *outcome = parked.poll(self.clock.now())?;
-        }
-        let Outcome::Reply(frame) = outcome else { panic!("neither silent nor closed") };
-        let answer = Bytes::from(frame.clone()).slice(4..);
-        let (correlation_id, response) = frame::read_response::<R>(version, answer).expect("a client can read it");
-        assert_eq!(correlation_id, 77);
-        Some(response)
+        answer_of::<R>(self.clock.now(), version, outcome)
     }
 
     #[track_caller]
@@ -182,12 +176,6 @@ impl World {
         let answer = self.ask(side, 2, &ListGroupsRequest::default());
         answer.groups.into_iter().map(|group| group.group_id).collect()
     }
-}
-
-fn frame_of<R: Request>(version: i16, request: &R) -> Bytes {
-    let header =
-        RequestHeader { api_key: 0, api_version: version, correlation_id: 77, client_id: Some("c".to_owned()) };
-    Bytes::from(frame::request(&header, request)).slice(4..)
 }
 
 fn join(group: &str, member_id: &str) -> JoinGroupRequest {

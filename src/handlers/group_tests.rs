@@ -29,6 +29,26 @@ use std::time::Duration;
 
 const BIG_OFFSET: i64 = 8_872_783_363_889_192_000;
 
+/// A client's request, its length prefix left out.
+pub(super) fn frame_of<R: Request>(version: i16, request: &R) -> Bytes {
+    let header =
+        RequestHeader { api_key: 0, api_version: version, correlation_id: 77, client_id: Some("c".to_owned()) };
+    Bytes::from(frame::request(&header, request)).slice(4..)
+}
+
+/// The answer to such a request, if it is there by now.
+#[track_caller]
+pub(super) fn answer_of<R: Request>(now: Now, version: i16, outcome: &mut Outcome) -> Option<R::Response> {
+    if let Outcome::Park(parked) = outcome {
+        *outcome = parked.poll(now)?;
+    }
+    let Outcome::Reply(frame) = outcome else { panic!("neither silent nor closed") };
+    let answer = Bytes::from(frame.clone()).slice(4..);
+    let (correlation_id, response) = frame::read_response::<R>(version, answer).expect("a client can read it");
+    assert_eq!(correlation_id, 77);
+    Some(response)
+}
+
 struct Rig {
     gateway: Arc<Gateway>,
     store: Arc<MemoryStore>,
@@ -69,25 +89,14 @@ impl Rig {
     }
 
     fn send<R: Request>(&self, version: i16, request: &R) -> Outcome {
-        let header =
-            RequestHeader { api_key: 0, api_version: version, correlation_id: 77, client_id: Some("c".to_owned()) };
-        let request = frame::request(&header, request).split_off(4);
-        let outcome = self.gateway.dispatch(Bytes::from(request), IpAddr::V4(Ipv4Addr::LOCALHOST));
+        let outcome = self.gateway.dispatch(frame_of(version, request), IpAddr::V4(Ipv4Addr::LOCALHOST));
         self.tasks.run();
         outcome
     }
 
-    /// The answer, if it is there by now.
     #[track_caller]
     fn read<R: Request>(&self, version: i16, outcome: &mut Outcome) -> Option<R::Response> {
-        if let Outcome::Park(parked) = outcome {
-            *outcome = parked.poll(self.clock.now())?;
-        }
-        let Outcome::Reply(frame) = outcome else { panic!("neither silent nor closed") };
-        let answer = Bytes::from(frame.clone()).slice(4..);
-        let (correlation_id, response) = frame::read_response::<R>(version, answer).expect("a client can read it");
-        assert_eq!(correlation_id, 77);
-        Some(response)
+        answer_of::<R>(self.clock.now(), version, outcome)
     }
 
     #[track_caller]

@@ -1,27 +1,15 @@
 //! Several gateways on one store: who owns a group, when it moves and when it does not, and what members notice of it.
 
-use super::rig::{Gateway, World};
+use super::rig::{Gateway, World, answer, seconds};
 use crate::group::state::State;
 use crate::group::{BUCKET, Route, Standing, record};
 use crate::offsets::CommitError;
-use crate::promise::Pending;
 use crate::protocol::error_code::ErrorCode;
 use crate::store::Store;
 use crate::store::memory::PublishFault;
-use std::fmt::Debug;
-use std::time::Duration;
 
 const GROUPS: &str = "$KV.kafka-groups.>";
 const COMMITS: &str = "$KV.kafka-consumer-offsets.>";
-
-fn seconds(count: u64) -> Duration {
-    Duration::from_secs(count)
-}
-
-#[track_caller]
-fn answer<T: Debug>(pending: &Pending<T>) -> T {
-    pending.take_one().expect("it is answered").expect("it is answered with something")
-}
 
 /// The process recorded as the owner of a group.
 #[track_caller]

@@ -13,6 +13,7 @@ use crate::wake::Wakeups;
 use crate::wire::Uuid;
 use bytes::Bytes;
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::fmt::Debug;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -386,4 +387,13 @@ fn subscription(topics: &[&str]) -> Bytes {
     }
     bytes.extend([0xff; 4]);
     bytes.into()
+}
+
+pub fn seconds(count: u64) -> Duration {
+    Duration::from_secs(count)
+}
+
+#[track_caller]
+pub fn answer<T: Debug>(pending: &Pending<T>) -> T {
+    pending.take_one().expect("it is answered").expect("it is answered with something")
 }

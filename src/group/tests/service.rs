@@ -1,29 +1,18 @@
 //! The service on a store: what is stored when, restarts, failures, several gateways, expiry.
 
-use super::rig::{Gateway, World, committed, sender};
+use super::rig::{Gateway, World, answer, committed, seconds, sender};
 use crate::group::BUCKET;
 use crate::group::state::State;
 use crate::offsets::{self, CommitError, Committed, TopicPartition};
-use crate::promise::Pending;
 use crate::protocol::error_code::ErrorCode;
 use crate::store::memory::{Outage, PublishFault};
 use crate::store::{Sequence, Store, StoreError, kv_replace};
 use crate::wire::Uuid;
-use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
 const GROUPS: &str = "$KV.kafka-groups.>";
 const COMMITS: &str = "$KV.kafka-consumer-offsets.>";
-
-fn seconds(count: u64) -> Duration {
-    Duration::from_secs(count)
-}
-
-#[track_caller]
-fn answer<T: Debug>(pending: &Pending<T>) -> T {
-    pending.take_one().expect("it is answered").expect("it is answered with something")
-}
 
 /// One stable member; its id. Generation 1.
 #[track_caller]
