@@ -9,6 +9,15 @@ pub fn for_partition(error: &StoreError) -> ErrorCode {
     error_code(error, Purpose::Partition)
 }
 
+/// For reading records. Java's consumer throws an IllegalStateException out of poll() at every code that it does not expect in a
+/// Fetch, REQUEST_TIMED_OUT among them.
+pub fn for_fetch(code: ErrorCode) -> ErrorCode {
+    match code {
+        ErrorCode::REQUEST_TIMED_OUT => ErrorCode::NOT_LEADER_OR_FOLLOWER,
+        other => other,
+    }
+}
+
 /// For groups and committed offsets.
 pub fn for_coordinator(error: &StoreError) -> ErrorCode {
     error_code(error, Purpose::Coordinator)

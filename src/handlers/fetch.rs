@@ -14,6 +14,7 @@
 
 use crate::clock::Now;
 use crate::handlers::partitions::{self, Named};
+use crate::handlers::errors::for_fetch;
 use crate::handlers::{Context, Outcome, Parked};
 use crate::limits::{FETCH_BYTES_MAX, FETCH_READ_MAX, FETCH_READ_MIN};
 use crate::log::{LogError, PartitionLog, Read, View};
@@ -42,7 +43,7 @@ pub fn handle(cx: &Context, request: FetchRequest) -> Outcome {
     for topic in request.topics {
         let by_id = cx.header.api_version >= TOPIC_IDS_FROM;
         let named = if by_id { Named::Id(topic.topic_id) } else { Named::Name(&topic.topic) };
-        let found = named.topic(cx);
+        let found = named.topic(cx).map_err(for_fetch);
         let asked = topic.partitions.into_iter().map(|partition| {
             let log = found.as_ref().map_err(|code| *code).and_then(|topic| {
                 let log = partitions::log(cx, topic, partition.partition)?;
@@ -143,7 +144,7 @@ impl Fetching {
         };
         let named = if topic.id == Uuid::ZERO { Named::Name(&topic.name) } else { Named::Id(topic.id) };
         let outcome = match &asked.log {
-            Ok(log) => self.read_log(log, partition, round).map_err(|error| (named.code(&error), error)),
+            Ok(log) => self.read_log(log, partition, round).map_err(|error| (for_fetch(named.code(&error)), error)),
             Err(code) => {
                 round.failed = true;
                 row.error_code = code.code();

@@ -1,6 +1,7 @@
 //! Requests as clients send them, through the table of handlers, over a store in memory.
 
 mod admin;
+mod fetch;
 mod security;
 mod settings;
 mod topics;
