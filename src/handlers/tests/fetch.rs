@@ -1,7 +1,8 @@
-//! Fetch: what is told of a store that fails.
+//! Fetch: what is told of a store that fails, and when an answer is full.
 
 use super::*;
 use crate::protocol::messages::fetch::{FetchPartition, FetchRequest, FetchResponse, FetchTopic};
+use crate::records::build::BatchBuilder;
 
 impl Rig {
     /// Asks what is parked once, `later`.
@@ -40,4 +41,24 @@ fn a_store_that_is_away_is_told_with_codes_that_consumers_expect() {
         let code = ErrorCode::from_code(response.responses[0].partitions[0].error_code);
         assert!(EXPECTED.contains(&code), "of a topic that cannot be looked for: {code:?}");
     }
+}
+
+#[test]
+fn an_answer_that_holds_all_it_may_waits_for_no_more() {
+    let rig = Rig::new();
+    rig.create(topic("t", 1, 1));
+    for offset in 0..4 {
+        let batch = BatchBuilder::new().base_offset(offset).record(None, Some(&[7; 500])).build();
+        rig.store.publish_foreign("kafka.t.0", batch).expect("the memory stores it");
+    }
+    let patient = FetchRequest { max_wait_ms: 60_000, ..from_the_start("t") };
+    let less = FetchRequest { min_bytes: 100_000, max_bytes: 1_000, ..patient.clone() };
+    let response = rig.fetch(&less, Duration::ZERO).expect("max_bytes is below min_bytes");
+    assert!(response.responses[0].partitions[0].records.as_ref().is_some_and(|records| records.len() > 500));
+    let mut cut = FetchRequest { min_bytes: 950, ..patient.clone() };
+    cut.topics[0].partitions[0].partition_max_bytes = 1_000;
+    assert!(rig.fetch(&cut, Duration::ZERO).is_some(), "the next batch is there and does not fit");
+    let more = FetchRequest { min_bytes: 100_000, ..patient };
+    assert!(rig.fetch(&more, Duration::ZERO).is_none(), "there may be more");
+    assert!(rig.fetch(&more, Duration::from_secs(60)).is_some(), "its time is up");
 }
