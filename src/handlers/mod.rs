@@ -78,6 +78,8 @@ use bytes::Bytes;
 use guests::Guests;
 use owned::OfGroup;
 use slog::{Logger, debug, error};
+use std::collections::HashSet;
+use std::hash::Hash;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Instant;
@@ -350,6 +352,13 @@ impl Gateway {
             }
         }
     }
+}
+
+/// Leaves out what a request names again. Where an answer may be long, a short request that names one thing very often would
+/// have more made than memory holds.
+fn once<T, K: Eq + Hash>(named: Vec<T>, key: impl Fn(&T) -> K) -> Vec<T> {
+    let mut seen = HashSet::new();
+    named.into_iter().filter(|one| seen.insert(key(one))).collect()
 }
 
 /// Decodes a request and has it answered by the gateway that owns its group.

@@ -7,10 +7,10 @@
 //! - Any group, in any state; `require_stable` changes nothing as long as there are no transactions.
 //!
 //! Version notes: up to 7 one group, with the error at the top from 2 on; a null list of topics means all of them from 2 on;
-//! from 8 on several groups, each with its error (KIP-709).
+//! from 8 on several groups, each with its error (KIP-709), and one row however often it is named.
 
 use super::errors::for_offset_fetch;
-use super::{Context, Outcome};
+use super::{Context, Outcome, once};
 use crate::group::Groups;
 use crate::limits::STORE_CALL_MAX;
 use crate::offsets::{Committed, Slot, TopicPartition};
@@ -28,7 +28,8 @@ type Asked = Option<Vec<(String, Vec<i32>)>>;
 
 pub fn handle(cx: &Context, request: OffsetFetchRequest) -> Outcome {
     if cx.header.api_version >= GROUPS_FROM {
-        let groups = request.groups.into_iter().map(|group| {
+        let asked = once(request.groups, |group| group.group_id.clone());
+        let groups = asked.into_iter().map(|group| {
             let asked = group.topics.map(|topics| topics.into_iter().map(|t| (t.name, t.partition_indexes)).collect());
             let (error, topics) = fetch(cx, &group.group_id, asked);
             OffsetFetchResponseGroup { group_id: group.group_id, topics, error_code: error.code() }

@@ -2,6 +2,7 @@
 
 mod admin;
 mod fetch;
+mod much;
 mod security;
 mod settings;
 mod topics;
