@@ -13,6 +13,10 @@ pub fn handle(cx: &Context, request: DeleteGroupsRequest) -> Outcome {
     let names = once(request.groups_names, String::clone);
     let (kept, pending) = promises(&cx.services.wakeups, names.len());
     for (name, promise) in names.iter().zip(kept) {
+        if cx.is_late() {
+            promise.keep(ErrorCode::COORDINATOR_NOT_AVAILABLE);
+            continue;
+        }
         match owned::route(cx, name) {
             Route::Here => cx.services.groups.delete(name, promise),
             Route::At(process) => {

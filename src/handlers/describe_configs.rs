@@ -94,7 +94,7 @@ fn entries(cx: &Context, resource: &DescribeConfigsResource) -> Result<Vec<Entry
                 return Err((ErrorCode::INVALID_TOPIC_EXCEPTION, fault));
             }
             let catalog = &cx.services.catalog;
-            let topic = catalog.topic(name).map_err(|e| (for_admin(&e), e.to_string()))?;
+            let topic = cx.topic(name).map_err(|e| (for_admin(&e), e.to_string()))?;
             let missing = || (ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, format!("There is no topic {name}."));
             Ok(topic_entries(&topic.ok_or_else(missing)?.settings, &catalog.defaults()).collect())
         }

@@ -26,6 +26,10 @@ pub fn handle(cx: &Context, request: DescribeGroupsRequest) -> Outcome {
     let asked = once(request.groups, String::clone);
     let (kept, pending) = promises(&cx.services.wakeups, asked.len());
     for (group_id, promise) in asked.iter().zip(kept) {
+        if cx.is_late() {
+            promise.keep(refused(String::new(), ErrorCode::COORDINATOR_NOT_AVAILABLE));
+            continue;
+        }
         match owned::route(cx, group_id) {
             Route::Here => promise.keep(describe(cx, group_id.clone())),
             Route::At(process) => {

@@ -20,8 +20,13 @@ use crate::protocol::messages::offset_fetch::{
     OffsetFetchResponsePartitions, OffsetFetchResponseTopic, OffsetFetchResponseTopics,
 };
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 const GROUPS_FROM: i16 = 8;
+
+/// How long the topics of commits are looked for. Whoever gets an error begins again, so it may take most of the 30 s that clients
+/// wait.
+const TOPICS_MAX: Duration = Duration::from_secs(20);
 
 /// Topics and the partitions asked for; `None`: whatever is committed.
 type Asked = Option<Vec<(String, Vec<i32>)>>;
@@ -43,7 +48,8 @@ pub fn handle(cx: &Context, request: OffsetFetchRequest) -> Outcome {
 }
 
 fn fetch(cx: &Context, group: &str, asked: Asked) -> (ErrorCode, Vec<OffsetFetchResponseTopics>) {
-    let found = Groups::check_id(group, true).and_then(|()| {
+    let in_time = if cx.is_late() { Err(ErrorCode::COORDINATOR_LOAD_IN_PROGRESS) } else { Ok(()) };
+    let found = Groups::check_id(group, true).and(in_time).and_then(|()| {
         let committed = cx.services.groups.committed(group, cx.now.mono + STORE_CALL_MAX);
         without_deleted_topics(cx, committed.map_err(|error| for_offset_fetch(&error))?)
     });
@@ -68,7 +74,7 @@ fn without_deleted_topics(
     let mut ids = BTreeMap::new();
     for at in slots.keys() {
         if !ids.contains_key(&at.topic) {
-            let topic = cx.services.catalog.topic(&at.topic).map_err(|error| for_offset_fetch(&error))?;
+            let topic = cx.topic_by(&at.topic, cx.now.mono + TOPICS_MAX).map_err(|error| for_offset_fetch(&error))?;
             ids.insert(at.topic.clone(), topic.map(|topic| topic.id));
         }
     }

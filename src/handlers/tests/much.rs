@@ -6,6 +6,44 @@ use crate::protocol::messages::describe_groups::DescribeGroupsRequest;
 use crate::protocol::messages::describe_producers::{DescribeProducersRequest, TopicRequest};
 use crate::protocol::messages::offset_fetch::{OffsetFetchRequest, OffsetFetchRequestGroup};
 
+/// A request that has been looking for things for long.
+fn late<R: Request>(rig: &Rig, version: i16) -> Context {
+    let now = rig.clock.now();
+    rig.clock.advance(crate::limits::LOOKING_MAX);
+    let services = rig.gateway.services().clone();
+    let header = RequestHeader { api_key: R::KEY.code(), ..header(version) };
+    Context { services, header, client_host: PEER, now, is_visit: false }
+}
+
+#[test]
+fn a_request_that_names_very_much_comes_to_an_end() {
+    let rig = Rig::new();
+    rig.metadata(9, &["known"]);
+    rig.store.set_outage(Some(Outage::NoAnswer));
+    let reads = || rig.store.counts().reads();
+    let before = reads();
+
+    let names = no_creation(&["known", "a", "b", "c"]);
+    let Outcome::Reply(reply) = metadata::handle(&late::<MetadataRequest>(&rig, 9), names) else {
+        panic!("it is answered")
+    };
+    let (_, response) = frame::read_response::<MetadataRequest>(9, Bytes::from(reply).slice(4..)).expect("readable");
+    let unknown = ErrorCode::LEADER_NOT_AVAILABLE.code();
+    assert_eq!(codes(&response.topics), [0, unknown, unknown, unknown], "to be asked for again");
+
+    let coordinator_keys = vec!["a".to_owned(), "b".to_owned()];
+    let ask = FindCoordinatorRequest { coordinator_keys, ..Default::default() };
+    let Outcome::Reply(reply) = find_coordinator::handle(&late::<FindCoordinatorRequest>(&rig, 4), ask) else {
+        panic!("it is answered")
+    };
+    let (_, found) =
+        frame::read_response::<FindCoordinatorRequest>(4, Bytes::from(reply).slice(4..)).expect("readable");
+    for row in found.coordinators {
+        check(row.error_code, ErrorCode::COORDINATOR_NOT_AVAILABLE);
+    }
+    assert_eq!(reads(), before, "and the store is not asked");
+}
+
 /// Half a megabyte of names must not ask for gigabytes.
 #[test]
 fn what_is_named_again_is_told_once() {
