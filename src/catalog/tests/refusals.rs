@@ -50,3 +50,17 @@ fn a_refusal_for_want_of_room_names_what_was_asked_for() {
         assert!(matches!(&refused, Err(CreateTopicError::NoRoom(text)) if text.contains(expected)), "{refused:?}");
     }
 }
+
+#[test]
+fn in_a_full_store_a_topic_can_be_deleted() {
+    let cluster = Cluster::new();
+    let gateway = cluster.gateway();
+    let made = gateway.create("t", 2).expect("room");
+    cluster.store.set_full(true);
+    assert!(gateway.catalog.validate_alteration("t", &Alteration::All(Default::default())).is_ok());
+    let refused =
+        gateway.catalog.alter("t", &Alteration::All(Default::default()), cluster.now() + Duration::from_secs(5));
+    assert!(matches!(refused, Err(AlterTopicError::Store(StoreError::NoSpace(_)))), "{refused:?}");
+    assert_eq!(gateway.delete("t").map(|topic| topic.id), Ok(made.id));
+    assert_eq!(cluster.streams(), [""; 0]);
+}
