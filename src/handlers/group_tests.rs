@@ -515,6 +515,20 @@ fn b116_groups_are_listed_by_state_and_type() {
 }
 
 #[test]
+fn groups_are_listed_by_a_few_questions_however_many_there_are() {
+    let rig = Rig::new();
+    let groups: Vec<String> = (0..50).map(|n| format!("g{n}")).collect();
+    for group in &groups {
+        rig.commit(2, group, &[("a", &[(0, 7)])]);
+    }
+    let fresh = Rig::over(rig.store.clone());
+    let before = rig.store.counts().reads();
+    assert_eq!(fresh.list(4, &[], &[]).len(), 50);
+    let asked = rig.store.counts().reads() - before;
+    assert!(asked < 20, "{asked} questions");
+}
+
+#[test]
 fn commits_are_deleted_unless_a_consumer_subscribes() {
     let rig = Rig::new();
     rig.commit(9, "g", &[("a", &[(0, 1), (1, 2)]), ("b", &[(0, 3)])]);
