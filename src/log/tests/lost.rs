@@ -199,3 +199,18 @@ fn the_batch_without_records_that_marks_a_jump_is_shown_only_where_nothing_follo
         assert_eq!(reader.consume(0, 1_000), vec![(0, 10), (end, end + 1)]);
     }
 }
+
+#[test]
+fn a_log_whose_stream_was_missing_for_a_while_begins_anew() {
+    let world = World::new();
+    let gateway = world.gateway();
+    append_all(&gateway, 3);
+    gateway.sleep(Duration::from_secs(5));
+    world.store.stream_delete(STREAM, Instant::now()).expect("deleted");
+    assert!(gateway.append(batch(1)).is_err());
+    assert!(gateway.log.is_gone());
+    world.create_stream();
+    let again = Gateway { log: gateway.logs.partition(&world.topic, 0).expect("there is one"), ..gateway };
+    let next = again.append(batch(1)).expect("the topic is there");
+    assert!(next >= 30, "{next} was given before");
+}
