@@ -103,6 +103,11 @@ impl MemoryStore {
         self.lock().counts
     }
 
+    /// Whether it says of itself that it is a cluster.
+    pub fn set_clustered(&self, clustered: bool) {
+        self.lock().info.clustered = clustered;
+    }
+
     /// Bytes, headers included.
     pub fn set_max_payload(&self, bytes: usize) {
         self.lock().info.max_payload = bytes;

@@ -52,6 +52,23 @@ fn a_refusal_for_want_of_room_names_what_was_asked_for() {
 }
 
 #[test]
+fn a_cluster_is_asked_twice_before_a_topic_is_missing_however_few_its_replicas() {
+    let cluster = Cluster::new();
+    cluster.store.set_clustered(true);
+    let (maker, gateway) = (cluster.gateway(), cluster.gateway());
+    maker.create("t", 1).expect("room");
+    let mut misses = 1;
+    gateway.store.on_call(move |call| match call {
+        Call::Info(_) if misses > 0 => {
+            misses -= 1;
+            Fate::Refuse(StoreError::NoStream)
+        }
+        _ => Fate::Pass,
+    });
+    assert!(gateway.topic("t").is_some(), "a leader that was just elected did not know it");
+}
+
+#[test]
 fn in_a_full_store_a_topic_can_be_deleted() {
     let cluster = Cluster::new();
     let gateway = cluster.gateway();
