@@ -290,9 +290,7 @@ pub fn run(plan: &Plan) {
         assert!(course.is_settled(MEMBERS), "they do not stay settled");
         drop(over);
     });
-    let mut histories = vec![("history", journal.take(), PARTITIONS)];
-    let java_groups = java.iter().flat_map(JavaGroups::each);
-    histories.extend(java_groups.map(|(group, saw)| (group, saw.journal.take(), group_consumers::PARTITIONS)));
+    let histories = histories(&journal, java.as_ref());
     for (group, events, partitions) in &histories {
         let violations = check(events, *partitions);
         say(&format!("{name}: {group}: {}; {} violations", summary(events), violations.len()));
@@ -301,14 +299,19 @@ pub fn run(plan: &Plan) {
     say(&format!("{name}: {struck} faults, settled after {settled_after:.1?}; {} violations", lines.len()));
     if let (false, Some(folder)) = (lines.is_empty(), std::env::var_os("KEEP")) {
         let folder = std::path::Path::new(&folder).join(seed.to_string());
-        keep(&rig, &folder);
+        keep(&rig, &histories, &folder);
         java.iter().for_each(|java| java.keep_logs(&folder));
-        for (group, events, _) in &histories {
-            let text = events.iter().map(|event| format!("{event:?}\n")).collect::<String>();
-            let _ = std::fs::write(folder.join(group), text);
-        }
     }
     assert!(lines.is_empty(), "{name}\n  {}", lines.join("\n  "));
+}
+
+/// Who wrote it, what they saw, and how many partitions they share.
+type History = (&'static str, Vec<Event>, i32);
+
+fn histories(journal: &Journal, java: Option<&JavaGroups>) -> Vec<History> {
+    let java = java.into_iter().flat_map(JavaGroups::each);
+    let java = java.map(|(group, saw)| (group, saw.journal.take(), group_consumers::PARTITIONS));
+    std::iter::once(("members", journal.take(), PARTITIONS)).chain(java).collect()
 }
 
 /// What a history amounts to.
@@ -332,12 +335,16 @@ fn summary(events: &[Event]) -> String {
     )
 }
 
-/// Copies what gateways and servers logged in a run that went wrong.
-fn keep(rig: &Rig, folder: &std::path::Path) {
+/// Writes down all that is known of a run that went wrong.
+fn keep(rig: &Rig, histories: &[History], folder: &std::path::Path) {
     let _ = std::fs::create_dir_all(folder);
     let gateways = rig.gateways.iter().enumerate();
     let logs = gateways.map(|(number, gateway)| (format!("gateway-{number}"), gateway.log()));
     for (name, log) in logs.chain(rig.servers.logs()) {
         let _ = std::fs::copy(log, folder.join(name));
+    }
+    for (group, events, _) in histories {
+        let lines = events.iter().map(|event| format!("{event:?}\n")).collect::<String>();
+        let _ = std::fs::write(folder.join(format!("history-{group}")), lines);
     }
 }
