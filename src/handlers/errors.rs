@@ -23,6 +23,15 @@ pub fn for_offset_fetch(error: &StoreError) -> ErrorCode {
     }
 }
 
+/// For reading records, from the code that other requests for that partition get. REQUEST_TIMED_OUT is none of those that the Java
+/// consumer knows in an answer to Fetch: it throws at its application.
+pub fn for_fetch(code: ErrorCode) -> ErrorCode {
+    match code {
+        ErrorCode::REQUEST_TIMED_OUT => ErrorCode::NOT_LEADER_OR_FOLLOWER,
+        other => other,
+    }
+}
+
 /// For topics and settings, asked for by a person or a tool.
 pub fn for_admin(error: &StoreError) -> ErrorCode {
     error_code(error, Purpose::Admin)

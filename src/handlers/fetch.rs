@@ -6,6 +6,7 @@
 //!   the store meanwhile. An error on any partition is answered at once.
 //! - No sessions (KIP-227): every answer has session id 0, which tells clients to send full requests; an incremental
 //!   request gets FETCH_SESSION_ID_NOT_FOUND.
+//! - A store that does not answer is NOT_LEADER_OR_FOLLOWER where nothing is known of the log: clients look anew and ask again.
 //! - Nothing is transactional yet: the last stable offset is the high watermark.
 //!
 //! Version notes: a topic whose compression.type is zstd needs 10 (KIP-110); what producers compressed themselves is served
@@ -13,6 +14,7 @@
 //! names topics by id (KIP-516).
 
 use crate::clock::Now;
+use crate::handlers::errors::for_fetch;
 use crate::handlers::partitions::{self, Named};
 use crate::handlers::{Context, Outcome, Parked};
 use crate::limits::{FETCH_BYTES_MAX, FETCH_READ_MAX, FETCH_READ_MIN};
@@ -146,7 +148,7 @@ impl Fetching {
             Ok(log) => self.read_log(log, partition, round).map_err(|error| (named.code(&error), error)),
             Err(code) => {
                 round.failed = true;
-                row.error_code = code.code();
+                row.error_code = for_fetch(*code).code();
                 return row;
             }
         };
@@ -159,7 +161,7 @@ impl Fetching {
             }
             Err((code, error)) => {
                 round.failed = true;
-                row.error_code = code.code();
+                row.error_code = for_fetch(code).code();
                 if let LogError::OutOfRange(view) = error {
                     tell_bounds(&mut row, view);
                 }
