@@ -59,8 +59,13 @@ conformance: ## Other people's clients against the gateway and Apache Kafka; wri
 	$(CARGO) build --release --locked --bin hanzo-kafka
 	GATEWAY=$(BUILD)/release/hanzo-kafka $(PYTHON) tools/conformance.py
 
-torture-groups: tools ## The same for consumer groups over three gateways (SEED=1 MINUTES=10 CONFIG=r3-newest-3 FAULTS=KillGateway).
-	SEED=$(SEED) MINUTES=$(or $(MINUTES),10) CONFIG=$(CONFIG) FAULTS=$(FAULTS) $(CARGO) test --locked --test torture groups_have_one_owner -- --nocapture
+# The version of the Java client that takes part in torture-groups where there are Maven and a JDK.
+JAVA_CLIENT ?= 4.3.1
+JAVA_CONSUMERS := .tools/java-consumers-$(JAVA_CLIENT)
+
+torture-groups: tools ## The same for consumer groups over three gateways, Java's where there is Maven (SEED=1 MINUTES=10 CONFIG=r3-newest-3 FAULTS=KillGateway).
+	@tests/torture/java/install "$(CURDIR)/$(JAVA_CONSUMERS)" $(JAVA_CLIENT)
+	JAVA_CONSUMERS=$(JAVA_CONSUMERS) SEED=$(SEED) MINUTES=$(or $(MINUTES),10) CONFIG=$(CONFIG) FAULTS=$(FAULTS) $(CARGO) test --locked --test torture groups_have_one_owner -- --nocapture
 
 tools: ## Fetches what the tests drive into .tools/: nats-server twice, Python Kafka clients.
 	@$(PYTHON) tools/nats_server.py --pinned

@@ -9,15 +9,6 @@ pub fn for_partition(error: &StoreError) -> ErrorCode {
     error_code(error, Purpose::Partition)
 }
 
-/// For reading records. Java's consumer throws an IllegalStateException out of poll() at every code that it does not expect in a
-/// Fetch, REQUEST_TIMED_OUT among them.
-pub fn for_fetch(code: ErrorCode) -> ErrorCode {
-    match code {
-        ErrorCode::REQUEST_TIMED_OUT => ErrorCode::NOT_LEADER_OR_FOLLOWER,
-        other => other,
-    }
-}
-
 /// For groups and committed offsets.
 pub fn for_coordinator(error: &StoreError) -> ErrorCode {
     error_code(error, Purpose::Coordinator)
@@ -28,6 +19,15 @@ pub fn for_coordinator(error: &StoreError) -> ErrorCode {
 pub fn for_offset_fetch(error: &StoreError) -> ErrorCode {
     match for_coordinator(error) {
         ErrorCode::COORDINATOR_NOT_AVAILABLE => ErrorCode::COORDINATOR_LOAD_IN_PROGRESS,
+        other => other,
+    }
+}
+
+/// For reading records, from the code that other requests for that partition get. REQUEST_TIMED_OUT is none of those that the Java
+/// consumer knows in an answer to Fetch: it throws at its application.
+pub fn for_fetch(code: ErrorCode) -> ErrorCode {
+    match code {
+        ErrorCode::REQUEST_TIMED_OUT => ErrorCode::NOT_LEADER_OR_FOLLOWER,
         other => other,
     }
 }

@@ -7,6 +7,7 @@
 //!   the store meanwhile. An error on any partition is answered at once.
 //! - No sessions (KIP-227): every answer has session id 0, which tells clients to send full requests; an incremental
 //!   request gets FETCH_SESSION_ID_NOT_FOUND.
+//! - A store that does not answer is NOT_LEADER_OR_FOLLOWER where nothing is known of the log: clients look anew and ask again.
 //! - Nothing is transactional yet: the last stable offset is the high watermark.
 //!
 //! Version notes: a topic whose compression.type is zstd needs 10 (KIP-110); what producers compressed themselves is served
@@ -44,7 +45,7 @@ pub fn handle(cx: &Context, request: FetchRequest) -> Outcome {
     for topic in request.topics {
         let by_id = cx.header.api_version >= TOPIC_IDS_FROM;
         let named = if by_id { Named::Id(topic.topic_id) } else { Named::Name(&topic.topic) };
-        let found = named.topic(cx).map_err(for_fetch);
+        let found = named.topic(cx);
         let asked = topic.partitions.into_iter().map(|partition| {
             let log = found.as_ref().map_err(|code| *code).and_then(|topic| {
                 let log = partitions::log(cx, topic, partition.partition)?;
@@ -149,10 +150,10 @@ impl Fetching {
         };
         let named = if topic.id == Uuid::ZERO { Named::Name(&topic.name) } else { Named::Id(topic.id) };
         let outcome = match &asked.log {
-            Ok(log) => self.read_log(log, partition, round).map_err(|error| (for_fetch(named.code(&error)), error)),
+            Ok(log) => self.read_log(log, partition, round).map_err(|error| (named.code(&error), error)),
             Err(code) => {
                 round.failed = true;
-                row.error_code = code.code();
+                row.error_code = for_fetch(*code).code();
                 return row;
             }
         };
@@ -168,7 +169,7 @@ impl Fetching {
             }
             Err((code, error)) => {
                 round.failed = true;
-                row.error_code = code.code();
+                row.error_code = for_fetch(code).code();
                 if let LogError::OutOfRange(view) = error {
                     tell_bounds(&mut row, view);
                 }

@@ -103,14 +103,13 @@ impl MemoryStore {
         self.lock().counts
     }
 
-    /// Whether it says of itself that it is a cluster.
-    pub fn set_clustered(&self, clustered: bool) {
-        self.lock().info.clustered = clustered;
-    }
-
     /// Bytes, headers included.
     pub fn set_max_payload(&self, bytes: usize) {
         self.lock().info.max_payload = bytes;
+    }
+
+    pub fn set_clustered(&self, clustered: bool) {
+        self.lock().info.clustered = clustered;
     }
 
     /// Moves the store's clock, and removes what is older than its stream's `max_age`.
@@ -190,6 +189,7 @@ impl State {
         let wall_ms = self.wall_ms;
         let stream = self.stream_of_subject(&message.subject)?;
         stream.check_guards(&message)?;
+        stream.reach_the_newest();
         // Behind a message that has no quorum nothing gets one.
         if proposed_only || stream.has_proposed() {
             stream.propose(message, wall_ms);
@@ -199,8 +199,9 @@ impl State {
         Ok(PubAck { stream: stream.name().to_owned(), sequence, duplicate: false })
     }
 
+    /// The bucket as its leader knows it.
     fn kv_stream(&self, bucket: &str) -> StoreResult<&Stream> {
-        self.stream(&format!("KV_{bucket}"))
+        self.stream(&format!("KV_{bucket}")).map(Stream::as_told)
     }
 }
 

@@ -25,6 +25,8 @@ pub enum Fault {
     BeganTooLow,
     /// A record between two that were delivered went to nobody.
     Skipped,
+    /// An error stopped a consumer.
+    FalseError,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -201,6 +203,9 @@ fn check_consumers(events: &[Event], found: &mut Vec<Violation>) {
         }
     }
     for event in events {
+        if let What::Stopped { error } = &event.what {
+            found.push(Violation { fault: Fault::FalseError, evidence: error.clone() });
+        }
         let What::Began { partition, offset } = event.what else { continue };
         let commits = stored.get(&partition).map_or(&[][..], |commits| &commits[..]);
         let before = commits.iter().filter(|commit| commit.acked.is_some_and(|at| at < event.sent));

@@ -158,3 +158,15 @@ fn a_consumer_may_begin_where_a_late_commit_was_taken() {
 fn a_record_that_nobody_got_is_found() {
     planted(Fault::Skipped, vec![at(130, 140, What::Delivered { partition: 0, offset: 4 })]);
 }
+
+#[test]
+fn an_error_that_stops_a_consumer_is_found() {
+    planted(Fault::FalseError, vec![at(130, 140, What::Stopped { error: "a: UnknownServerException".to_owned() })]);
+}
+
+#[test]
+fn a_consumer_that_was_replaced_under_its_instance_id_is_no_second_owner() {
+    let mut events = sound();
+    events.push(at(82, 95, told("b", 2, &[1])));
+    assert_eq!(check(&events, PARTITIONS), []);
+}

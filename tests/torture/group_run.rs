@@ -2,7 +2,8 @@
 
 use crate::group_checker::check;
 use crate::group_consumers;
-use crate::group_history::{Journal, What};
+use crate::group_history::{Event, Journal, What};
+use crate::group_java::{self, JavaGroups};
 use crate::group_members::{Course, Member, PARTITIONS, TOPIC, watch_commits};
 use crate::harness::balancer::Balancer;
 use crate::harness::wire::topic_name;
@@ -233,10 +234,13 @@ pub fn run(plan: &Plan) {
         settled: Default::default(),
         restless: AtomicBool::new(true),
     };
+    let java = group_java::installed().map(|home| JavaGroups::new(home, &journal));
     let bootstrap = rig.bootstrap.clone();
     let began = Instant::now();
+    let restless_until = journal.now() + u64::try_from(span.as_micros()).expect("a run is short");
     let mut struck = 0;
     let mut settled_after = Duration::ZERO;
+    let mut lines: Vec<String> = Vec::new();
     std::thread::scope(|scope| {
         let (course, journal, bootstrap) = (&course, &journal, bootstrap.as_str());
         let over = Over(course);
@@ -253,6 +257,14 @@ pub fn run(plan: &Plan) {
             scope.spawn(move || group_consumers::consume(course, journal, bootstrap, random));
         }
         scope.spawn(move || group_consumers::produce(course, bootstrap));
+        if let Some(java) = &java {
+            // With random numbers of their own, so that a seed strikes alike with and without them.
+            let mut random = Random::new(!seed);
+            for process in JavaGroups::processes() {
+                let random = random.fork();
+                scope.spawn(move || java.run(course, process, bootstrap, restless_until, random));
+            }
+        }
         while began.elapsed() < span {
             let fault = *random.pick(faults);
             let needs_a_cluster = matches!(fault, Fault::FreezeFollowers | Fault::StepDown);
@@ -271,42 +283,68 @@ pub fn run(plan: &Plan) {
             course.is_settled(MEMBERS).then_some(())
         });
         settled_after = quiet.elapsed();
+        if let Some(java) = &java {
+            lines.extend(java.wait_settled());
+        }
         last(&mut random, 3_000, 3_000);
         assert!(course.is_settled(MEMBERS), "they do not stay settled");
         drop(over);
     });
-    let events = journal.take();
-    let violations = check(&events, PARTITIONS);
+    let histories = histories(&journal, java.as_ref());
+    for (group, events, partitions) in &histories {
+        let violations = check(events, *partitions);
+        say(&format!("{name}: {group}: {}; {} violations", summary(events), violations.len()));
+        lines.extend(violations.iter().map(|one| format!("{group}: {:?}: {}", one.fault, one.evidence)));
+    }
+    say(&format!("{name}: {struck} faults, settled after {settled_after:.1?}; {} violations", lines.len()));
+    if let (false, Some(folder)) = (lines.is_empty(), std::env::var_os("KEEP")) {
+        let folder = std::path::Path::new(&folder).join(seed.to_string());
+        keep(&rig, &histories, &folder);
+        java.iter().for_each(|java| java.keep_logs(&folder));
+    }
+    assert!(lines.is_empty(), "{name}\n  {}", lines.join("\n  "));
+}
+
+/// Who wrote it, what they saw, and how many partitions they share.
+type History = (&'static str, Vec<Event>, i32);
+
+fn histories(journal: &Journal, java: Option<&JavaGroups>) -> Vec<History> {
+    let java = java.into_iter().flat_map(JavaGroups::each);
+    let java = java.map(|(group, saw)| (group, saw.journal.take(), group_consumers::PARTITIONS));
+    std::iter::once(("members", journal.take(), PARTITIONS)).chain(java).collect()
+}
+
+/// What a history amounts to.
+fn summary(events: &[Event]) -> String {
     let count = |which: fn(&What) -> bool| events.iter().filter(|event| which(&event.what)).count();
     let generations = events.iter().filter_map(|event| match event.what {
         What::Joined { generation, .. } => Some(generation),
         _ => None,
     });
-    say(&format!(
-        "{name}: {struck} faults, {} generations, {} commits acknowledged, {} of unknown outcome, {} looks at commits, {} \
-         records consumed, settled after {settled_after:.1?}; {} violations",
+    format!(
+        "{} generations, members' commits {} acknowledged and {} not, {} looks at them; consumers' commits {} acknowledged and \
+         {} not, {} partitions begun, {} records",
         generations.max().unwrap_or(0),
         count(|what| matches!(what, What::Committed { acked: true, .. })),
         count(|what| matches!(what, What::Committed { acked: false, .. })),
         count(|what| matches!(what, What::Fetched { .. })),
+        count(|what| matches!(what, What::Stored { acked: true, .. })),
+        count(|what| matches!(what, What::Stored { acked: false, .. })),
+        count(|what| matches!(what, What::Began { .. })),
         count(|what| matches!(what, What::Delivered { .. })),
-        violations.len()
-    ));
-    if let (false, Some(folder)) = (violations.is_empty(), std::env::var_os("KEEP")) {
-        keep(&rig, &events, &std::path::Path::new(&folder).join(seed.to_string()));
-    }
-    let lines: Vec<String> = violations.iter().map(|one| format!("{:?}: {}", one.fault, one.evidence)).collect();
-    assert!(violations.is_empty(), "{name}\n  {}", lines.join("\n  "));
+    )
 }
 
 /// Writes down all that is known of a run that went wrong.
-fn keep(rig: &Rig, events: &[crate::group_history::Event], folder: &std::path::Path) {
+fn keep(rig: &Rig, histories: &[History], folder: &std::path::Path) {
     let _ = std::fs::create_dir_all(folder);
     let gateways = rig.gateways.iter().enumerate();
     let logs = gateways.map(|(number, gateway)| (format!("gateway-{number}"), gateway.log()));
     for (name, log) in logs.chain(rig.servers.logs()) {
         let _ = std::fs::copy(log, folder.join(name));
     }
-    let lines = events.iter().map(|event| format!("{event:?}\n")).collect::<String>();
-    let _ = std::fs::write(folder.join("history"), lines);
+    for (group, events, _) in histories {
+        let lines = events.iter().map(|event| format!("{event:?}\n")).collect::<String>();
+        let _ = std::fs::write(folder.join(format!("history-{group}")), lines);
+    }
 }

@@ -10,6 +10,7 @@ mod group_checker;
 mod group_checker_tests;
 mod group_consumers;
 mod group_history;
+mod group_java;
 mod group_members;
 mod group_run;
 #[path = "../it/harness/mod.rs"]

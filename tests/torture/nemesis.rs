@@ -97,8 +97,10 @@ pub fn strike(rig: &mut Rig, random: &mut Random, fault: Fault) {
             last(random, 0, 3_000);
         }
         Fault::FreezeGateway => {
+            let sent_us = rig.journal.now_us();
             rig.gateways[gateway].process().signal(libc::SIGSTOP);
             last(random, 500, 8_000);
+            (0..PARTITIONS).for_each(|partition| rig.journal.note(gateway, partition, sent_us, What::Frozen));
         }
         Fault::KillServer => {
             rig.servers.kill(server);

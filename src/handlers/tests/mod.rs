@@ -14,6 +14,7 @@ use crate::protocol::error_code::ErrorCode;
 use crate::protocol::messages::api_versions::{ApiVersionsRequest, ApiVersionsResponse};
 use crate::protocol::messages::create_topics::{CreatableTopic, CreatableTopicResult, CreateTopicsRequest};
 use crate::protocol::messages::describe_cluster::DescribeClusterRequest;
+use crate::protocol::messages::fetch::{FetchPartition, FetchRequest, FetchTopic};
 use crate::protocol::messages::find_coordinator::FindCoordinatorRequest;
 use crate::protocol::messages::init_producer_id::InitProducerIdRequest;
 use crate::protocol::messages::metadata::{
@@ -320,6 +321,30 @@ fn known_topics_are_told_while_the_store_is_away() {
         fresh.ask(4, &InitProducerIdRequest { transactional_id: None, ..Default::default() }).error_code,
         ErrorCode::COORDINATOR_LOAD_IN_PROGRESS,
     );
+}
+
+/// The Java consumer throws at its application whatever else it is told.
+#[test]
+fn a_consumer_is_told_what_it_retries_while_the_store_is_away() {
+    let rig = Rig::new();
+    rig.create(topic("t", 1, 1));
+    rig.store.set_outage(Some(Outage::NoAnswer));
+    let of_unknown_topics = Rig::over(rig.store.clone(), |_| ());
+    for rig in [rig, of_unknown_topics] {
+        let topics = vec![FetchTopic {
+            topic: "t".to_owned(),
+            partitions: vec![FetchPartition { partition_max_bytes: 1000, ..Default::default() }],
+            ..Default::default()
+        }];
+        let request = FetchRequest { topics, max_bytes: 1000, ..Default::default() };
+        let Outcome::Park(mut parked) = rig.gateway.dispatch(frame_of(12, &request).into(), PEER) else {
+            panic!("a fetch waits")
+        };
+        let Some(Outcome::Reply(frame)) = parked.poll(rig.clock.now()) else { panic!("an error is told at once") };
+        let (_, response) =
+            frame::read_response::<FetchRequest>(12, Bytes::from(frame).slice(4..)).expect("it is read");
+        check(response.responses[0].partitions[0].error_code, ErrorCode::NOT_LEADER_OR_FOLLOWER);
+    }
 }
 
 #[test]
