@@ -78,6 +78,9 @@ pub const ALL: &[Fault] = &[
 /// Written into each foreign message, so that the nemesis itself knows it again.
 const FOREIGN: &str = "Foreign";
 
+/// What gateways write into their own messages.
+const WRITER: &str = "Kafka-Writer";
+
 pub fn stream(partition: i32) -> String {
     format!("kafka-{}-{partition}", crate::rig::TOPIC)
 }
@@ -178,13 +181,22 @@ fn publish_foreign(rig: &Rig, random: &mut Random, partition: i32) {
     };
     for _ in 0..random.between(5, 60) {
         let copied = random.between(state.0, state.1);
+        let mut headers = format!("{FOREIGN}: yes\r\n");
         let payload = match random.below(3) {
             0 => b"not a batch".to_vec(),
             1 => vec![0; usize::try_from(random.between(0, 3_000)).expect("small")],
-            _ => message_at(&mut jetstream, &stream(partition), copied).map_or_else(Vec::new, |found| found.1),
+            _ => match message_at(&mut jetstream, &stream(partition), copied) {
+                Some(original) => {
+                    // With or without what tells whose it is.
+                    let writer = original.writer.filter(|_| random.one_in(2));
+                    headers.extend(writer.map(|writer| format!("{WRITER}: {writer}\r\n")));
+                    original.payload
+                }
+                None => Vec::new(),
+            },
         };
         // Whether it is stored is the server's affair; only that it may be matters.
-        let _ = jetstream.request(&subject(partition), format!("{FOREIGN}: yes\r\n"), &payload);
+        let _ = jetstream.request(&subject(partition), headers, &payload);
         last(random, 0, 30);
     }
 }
@@ -194,12 +206,23 @@ fn try_state(jetstream: &mut JetStream, stream: &str) -> Option<(u64, u64)> {
     Some((info["state"]["first_seq"].as_u64()?, info["state"]["last_seq"].as_u64()?)).filter(|(a, b)| a <= b)
 }
 
-/// The first message at or after a sequence: whether it is foreign, and its payload.
-fn message_at(jetstream: &mut JetStream, stream: &str, sequence: u64) -> Option<(bool, Vec<u8>, u64)> {
+struct Stored {
+    sequence: u64,
+    foreign: bool,
+    writer: Option<String>,
+    payload: Vec<u8>,
+}
+
+/// The first message at or after a sequence.
+fn message_at(jetstream: &mut JetStream, stream: &str, sequence: u64) -> Option<Stored> {
     let pick = json!({"seq": sequence, "next_by_subj": ">"}).to_string();
     let found = jetstream.request(&format!("$JS.API.DIRECT.GET.{stream}"), "", pick.as_bytes()).ok()?;
-    let at = found.header("Nats-Sequence")?.parse().ok()?;
-    Some((found.header(FOREIGN).is_some(), found.payload.to_vec(), at))
+    Some(Stored {
+        sequence: found.header("Nats-Sequence")?.parse().ok()?,
+        foreign: found.header(FOREIGN).is_some(),
+        writer: found.header(WRITER).map(str::to_owned),
+        payload: found.payload.to_vec(),
+    })
 }
 
 /// Removes all but the last `keep` messages, or all.
@@ -225,8 +248,8 @@ fn note_purged(rig: &mut Rig, partition: i32, emptied: bool) {
     let mut sequence = 1;
     while Instant::now() < deadline {
         match message_at(&mut jetstream, &stream(partition), sequence) {
-            Some((true, _, at)) => sequence = at + 1,
-            Some((false, payload, _)) if payload.len() > 8 => {
+            Some(Stored { foreign: true, sequence: at, .. }) => sequence = at + 1,
+            Some(Stored { payload, .. }) if payload.len() > 8 => {
                 let below = i64::from_be_bytes(payload[..8].try_into().expect("eight bytes"));
                 rig.journal.note(0, partition, sent_us, What::Purged { below });
                 if emptied {
