@@ -4,10 +4,10 @@ use crate::committer::{commit_request, lookup_request};
 use crate::harness::batch::Batch;
 use crate::harness::wire::{LATEST, RETRIABLE, produce_request, produced};
 use crate::harness::{Gateway, SOON, Version, Wire, eventually};
-use crate::nemesis::{Fault, stream};
-use crate::on_each_server;
+use crate::nemesis::stream;
+use crate::on_both_servers;
 use crate::rig::{Config, RECOVERY, Rig, TOPIC};
-use crate::run::{Plan, run, say};
+use crate::run::say;
 use crate::servers::Servers;
 use kafka_protocol::messages::{ApiVersionsRequest, ProduceRequest};
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,11 +17,6 @@ use std::time::{Duration, Instant};
 
 fn rig(servers: usize, version: Version, gateways: usize) -> Rig {
     Rig::start(Config { servers, version, gateways })
-}
-
-fn seed() -> u64 {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    u64::from(since.expect("it is after 1970").subsec_nanos())
 }
 
 /// Produces one batch and gives error and base offset; none where the connection broke.
@@ -76,7 +71,7 @@ fn produce_the_same(ports: &[u16], producers: usize, each: usize) -> Vec<i64> {
     })
 }
 
-on_each_server! {
+on_both_servers! {
     /// The leader has proposed a message that nobody can read, and whose slot is taken all the same.
     fn a_publish_while_both_followers_are_stopped_is_stored_once_and_answered(version) {
         let rig = rig(3, version, 1);
@@ -274,13 +269,6 @@ impl Drop for Over<'_> {
 }
 
 #[test]
-fn leaders_that_step_down_and_die_again_and_again_lose_nothing() {
-    let config = Config { servers: 3, version: Version::Newest, gateways: 2 };
-    let faults = [Fault::StepDown, Fault::KillServer, Fault::KillGateway, Fault::KillAllServers];
-    run(&Plan { config, seed: seed(), span: Duration::from_secs(15), faults: &faults, crowded: false });
-}
-
-#[test]
 fn a_topic_that_was_created_is_served_at_once_by_every_gateway_of_a_cluster() {
     let rig = rig(3, Version::Newest, 3);
     let batch = Batch::of(["first"]);
@@ -298,13 +286,6 @@ fn a_topic_that_was_created_is_served_at_once_by_every_gateway_of_a_cluster() {
             }
         });
     }
-}
-
-#[test]
-fn eight_producers_through_two_gateways_share_one_partition() {
-    let config = Config { servers: 1, version: Version::Oldest, gateways: 2 };
-    let seconds = if std::env::var_os("MINUTES").is_some() { 60 } else { 10 };
-    run(&Plan { config, seed: seed(), span: Duration::from_secs(seconds), faults: &[], crowded: true });
 }
 
 /// Produces for `span`, one batch after the other, and gives the slowest answers: the median and the worst.

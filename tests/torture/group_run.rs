@@ -8,7 +8,7 @@ use crate::harness::balancer::Balancer;
 use crate::harness::wire::topic_name;
 use crate::harness::{Gateway, eventually, free_port};
 use crate::random::Random;
-use crate::rig::{Config, RECOVERY, alone};
+use crate::rig::{Config, RECOVERY};
 use crate::run::say;
 use crate::servers::Servers;
 use kafka_protocol::messages::CreateTopicsRequest;
@@ -222,7 +222,6 @@ pub fn run(plan: &Plan) {
     let address = if shared { "one address" } else { "an address each" };
     let name = format!("groups CONFIG={config} SEED={seed}, {address}");
     say(&format!("{name}, for {span:?}"));
-    let _alone = alone();
     let mut random = Random::new(seed);
     let mut rig = Rig::start(config, shared);
     let journal = Arc::new(Journal::new());

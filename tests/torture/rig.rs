@@ -12,7 +12,7 @@ use kafka_protocol::messages::create_topics_request::CreatableTopic;
 use std::fmt;
 use std::path::Path;
 use std::str::FromStr;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -24,7 +24,7 @@ pub const PARTITIONS: i32 = 2;
 /// How long an installation may need to serve again once all is well.
 pub const RECOVERY: Duration = Duration::from_secs(60);
 
-/// One installation under load at a time. Cases that mostly wait run beside it, as many as there are test threads.
+/// What loads the machine, or measures it, runs alone. Cases that mostly wait run beside it.
 static ALONE: Mutex<()> = Mutex::new(());
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,6 +120,7 @@ impl Rig {
             began: self.began,
             stop: AtomicBool::new(false),
             give_up: Mutex::new(None),
+            acked: AtomicU64::new(0),
         }
     }
 
