@@ -99,6 +99,23 @@ on_both_servers! {
         assert_eq!(log(port), expected.map(|(offset, value)| (offset, value.to_owned())));
     }
 
+    /// The first attempt reaches the server after a look has found nothing, right before the second one.
+    fn a_publish_that_comes_late_and_again_is_stored_once(version) {
+        let rig = rig(1, version, 1);
+        let port = rig.gateways[0].port;
+        assert_eq!(patiently(port, &Batch::of(["before"])), 0);
+        let proxy = rig.servers.proxies().next().expect("there is one server");
+        proxy.hold_publishes();
+        let mut open = rig.gateways[0].wire();
+        open.send(9, &produce_request(TOPIC, 0, Batch::of(["open"]).encode()).with_timeout_ms(50_000));
+        eventually("it is sent again", SOON, || (proxy.publishes_held() >= 2).then_some(()));
+        proxy.release();
+        let (_, answer) = open.receive::<ProduceRequest>(9);
+        assert_eq!(produced(&answer.responses[0].partition_responses[0]), (0, 1), "it was only late");
+        assert_eq!(patiently(port, &Batch::of(["after"])), 2);
+        assert_eq!(log(port), [(0, "before"), (1, "open"), (2, "after")].map(|(at, value)| (at, value.to_owned())));
+    }
+
     fn equal_batches_of_many_producers_are_told_apart_while_acks_are_lost_and_late(version) {
         let rig = rig(1, version, 2);
         let ports: Vec<u16> = rig.gateways.iter().map(|gateway| gateway.port).collect();
@@ -106,9 +123,10 @@ on_both_servers! {
         rig.servers.proxies().for_each(|proxy| proxy.delay_acks(Duration::from_millis(3)));
         // One at each gateway: what they publish at a time is equal to the last byte.
         let mut bases = produce_the_same(&ports, 2, 100);
-        rig.servers.proxies().for_each(|proxy| proxy.lose_acks(60));
-        bases.extend(produce_the_same(&ports, 16, 10));
-        rig.servers.proxies().for_each(|proxy| proxy.heal());
+        for _ in 0..2 {
+            rig.servers.proxies().for_each(|proxy| proxy.lose_next_ack());
+            bases.extend(produce_the_same(&ports, 16, 5));
+        }
         let distinct: BTreeSet<i64> = bases.iter().copied().collect();
         assert_eq!(distinct.len(), bases.len(), "an offset was given twice");
         let expected: Vec<i64> = (0..i64::try_from(2 * (1 + bases.len())).expect("small")).collect();
