@@ -4,6 +4,7 @@
 use crate::rig::{Config, alone};
 use crate::run::{Load, Plan, run};
 use crate::{group_run, nemesis};
+use std::fmt::{Debug, Display};
 use std::time::{Duration, Instant};
 
 /// The short form's installations and seconds each: those of a row take turns, the rows run beside each other.
@@ -22,12 +23,8 @@ const STRETCH: Duration = Duration::from_secs(120);
 #[test]
 fn nothing_acknowledged_is_lost_whatever_stalls_lies_or_dies() {
     let seed = seed();
-    let config = variable("CONFIG").map(|text| text.parse::<Config>().unwrap_or_else(|error| panic!("{error}")));
-    let named = |fault: &&nemesis::Fault| {
-        variable("FAULTS").is_none_or(|names| names.split(',').any(|name| name == format!("{fault:?}")))
-    };
-    let faults: Vec<nemesis::Fault> = nemesis::ALL.iter().filter(named).copied().collect();
-    assert!(!faults.is_empty(), "FAULTS names none of {:?}", nemesis::ALL);
+    let config = config();
+    let faults = named(nemesis::ALL);
     let _alone = alone();
     let Some(minutes) = number("MINUTES") else {
         let take_turns = |row: &[(&str, u64)]| {
@@ -58,12 +55,8 @@ fn nothing_acknowledged_is_lost_whatever_stalls_lies_or_dies() {
 #[test]
 fn groups_have_one_owner_and_commits_never_go_back_whatever_dies() {
     let seed = seed();
-    let config = variable("CONFIG").map(|text| text.parse::<Config>().unwrap_or_else(|error| panic!("{error}")));
-    let named = |fault: &&group_run::Fault| {
-        variable("FAULTS").is_none_or(|names| names.split(',').any(|name| name == format!("{fault:?}")))
-    };
-    let faults: Vec<group_run::Fault> = group_run::ALL.iter().filter(named).copied().collect();
-    assert!(!faults.is_empty(), "FAULTS names none of {:?}", group_run::ALL);
+    let config = config();
+    let faults = named(group_run::ALL);
     let run = |config: Config, seed: u64, span: Duration| {
         group_run::run(&group_run::Plan { config, shared: seed % 2 == 1, seed, span, faults: &faults });
     };
@@ -79,6 +72,21 @@ fn groups_have_one_owner_and_commits_never_go_back_whatever_dies() {
         let config = config.unwrap_or_else(|| turn.parse().expect("a configuration of ours"));
         run(config, seed + index, left.min(STRETCH));
     }
+}
+
+/// The installation that CONFIG asks for.
+fn config() -> Option<Config> {
+    variable("CONFIG").map(|text| text.parse().unwrap_or_else(|error| panic!("{error}")))
+}
+
+/// Those that FAULTS names, or all.
+fn named<T: Copy + Debug + Display>(all: &[T]) -> Vec<T> {
+    let wanted = variable("FAULTS");
+    let is_wanted =
+        |fault: &&T| wanted.as_ref().is_none_or(|names| names.split(',').any(|name| name == fault.to_string()));
+    let faults: Vec<T> = all.iter().filter(is_wanted).copied().collect();
+    assert!(!faults.is_empty(), "FAULTS names none of {all:?}");
+    faults
 }
 
 fn variable(name: &str) -> Option<String> {

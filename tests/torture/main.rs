@@ -20,6 +20,7 @@ mod history;
 mod judged_cases;
 mod nemesis;
 mod no_room;
+mod outages;
 mod proxy;
 mod random;
 mod rig;

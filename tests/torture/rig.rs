@@ -5,6 +5,8 @@ use crate::committer::lookup_request;
 use crate::harness::wire::{EARLIEST, LATEST, RETRIABLE, fetch_request, topic_name};
 use crate::harness::{Gateway, Version, Wire, eventually};
 use crate::history::{Event, Journal, Value, What};
+use crate::nemesis::stream;
+use crate::outages::Site;
 use crate::run::say;
 use crate::servers::Servers;
 use kafka_protocol::messages::CreateTopicsRequest;
@@ -134,16 +136,13 @@ impl Rig {
         }
     }
 
-    /// All faults are taken back: frozen gateways go on, dead ones start again, the servers too.
+    pub fn site(&mut self) -> Site<'_> {
+        let streams = (0..PARTITIONS).map(stream).collect();
+        Site { gateways: &mut self.gateways, servers: &mut self.servers, streams, dead_ms_max: 3_000 }
+    }
+
     pub fn heal(&mut self) {
-        self.servers.revive();
-        for gateway in &mut self.gateways {
-            if gateway.is_running() {
-                gateway.process().signal(libc::SIGCONT);
-            } else {
-                gateway.restart();
-            }
-        }
+        self.site().heal();
     }
 
     /// Reads the whole log at each gateway, and once more at one that has just been started.

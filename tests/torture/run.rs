@@ -108,7 +108,7 @@ pub fn run(plan: &Plan) -> Report {
             if fault.troubles_the_store() {
                 (0..PARTITIONS).for_each(|partition| rig.journal.note(0, partition, sent_us, What::Trouble));
             }
-            say(&format!("{began:.1?} to {:.1?} {fault:?}", rig.began.elapsed()));
+            say(&format!("{began:.1?} to {:.1?} {fault}", rig.began.elapsed()));
             std::thread::sleep(Duration::from_millis(random.between(200, 2_500)));
             struck += 1;
         }
