@@ -68,6 +68,13 @@ pub const END_QUIET: Duration = Duration::from_secs(2);
 pub const UNDECIDED_PAUSE_MIN: Duration = Duration::from_millis(20);
 pub const UNDECIDED_PAUSE_MAX: Duration = Duration::from_secs(2);
 
+/// A gateway whose appends came too late so many times in a row asks the others to wait.
+pub const LATE_MAX: u32 = 2;
+
+/// How long others wait for it: it reads the end and publishes, some milliseconds on a healthy store. What is lost if it dies
+/// meanwhile.
+pub const GIVE_WAY_MAX: Duration = Duration::from_millis(200);
+
 /// A partition's end is proved by storing a message at most this often: a client that asks for what is not there, again and
 /// again, must not fill the stream.
 pub const PROOF_EVERY: Duration = Duration::from_secs(1);

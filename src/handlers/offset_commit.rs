@@ -32,9 +32,10 @@ impl OfGroup for OffsetCommitRequest {
     }
 
     fn refused(self, cx: &Context, code: ErrorCode) -> Outcome {
+        let error_code = told(code).code();
         let row = |partition: OffsetCommitRequestPartition| OffsetCommitResponsePartition {
             partition_index: partition.partition_index,
-            error_code: code.code(),
+            error_code,
         };
         let topic = |topic: OffsetCommitRequestTopic| OffsetCommitResponseTopic {
             name: topic.name,
@@ -57,7 +58,7 @@ pub fn handle(cx: &Context, request: OffsetCommitRequest) -> Outcome {
         for partition in topic.partitions {
             let index = partition.partition_index;
             let checked = found.as_ref().map_err(|code| *code).and_then(|topic| check(cx, topic, partition));
-            let error_code = match checked {
+            let error_code = match checked.map_err(told) {
                 Ok(mut committed) => {
                     committed.expire_ms = expire_ms;
                     places.push((answer.topics.len(), rows.len()));
@@ -111,8 +112,18 @@ fn check(cx: &Context, topic: &Topic, partition: OffsetCommitRequestPartition) -
     }
 }
 
+/// After NOT_COORDINATOR and COORDINATOR_NOT_AVAILABLE librdkafka closes its connection to the coordinator, and with it
+/// fails the commit that it is about to repeat there; that makes it look for the coordinator again, and so on until its
+/// session is over. "Loading" it repeats where it is, as all clients do. A heartbeat tells it to move.
+fn told(code: ErrorCode) -> ErrorCode {
+    match code {
+        ErrorCode::NOT_COORDINATOR | ErrorCode::COORDINATOR_NOT_AVAILABLE => ErrorCode::COORDINATOR_LOAD_IN_PROGRESS,
+        other => other,
+    }
+}
+
 fn code(cx: &Context, outcome: Option<offsets::Outcome>) -> ErrorCode {
-    match outcome {
+    told(match outcome {
         Some(Ok(())) => ErrorCode::NONE,
         Some(Err(CommitError::Refused(ErrorCode::GROUP_ID_NOT_FOUND))) if cx.header.api_version < NOT_FOUND_FROM => {
             ErrorCode::ILLEGAL_GENERATION
@@ -121,5 +132,5 @@ fn code(cx: &Context, outcome: Option<offsets::Outcome>) -> ErrorCode {
         Some(Err(CommitError::NotOwner)) => ErrorCode::NOT_COORDINATOR,
         Some(Err(CommitError::Store(error))) => for_coordinator(&error),
         None => ErrorCode::COORDINATOR_NOT_AVAILABLE,
-    }
+    })
 }

@@ -227,7 +227,9 @@ impl PartitionLog {
                 formed.load = !state.queue.waiting.is_empty() && !state.load_asked;
                 state.load_asked |= formed.load;
             }
-            Phase::Idle if state.borrowers == 0 => self.stamp_group(state, &mut formed),
+            Phase::Idle if state.borrowers == 0 && !state.way.is_given(self.shared.now()) => {
+                self.stamp_group(state, &mut formed);
+            }
             Phase::Idle | Phase::Busy | Phase::InFlight(_) | Phase::Deciding => {}
         }
         formed
@@ -339,6 +341,7 @@ impl PartitionLog {
             state.tail.producers.learn(stamped);
             NewestTime::note(&mut state.tail.newest_time, stamped.max_timestamp, stamped.base_offset);
         }
+        state.way.appended();
         state.tail.last = sequence;
         state.tail.next_offset = flight.next;
         state.certain_epoch = Some(flight.epoch);
@@ -481,11 +484,15 @@ impl PartitionLog {
     /// Somebody else took the slot: their offsets and producers are learned, then the group is checked and stamped anew.
     fn conflict(self: &Arc<Self>, flight: Flight) {
         self.shared.metrics.conflicts.add_one();
-        {
+        let wanted = {
             let mut state = self.lock();
             state.queue.put_back(originals(flight));
             state.hinted = state.tail.last.next().max(state.hinted);
             self.set_phase(&mut state, Phase::Idle);
+            state.way.came_late()
+        };
+        if wanted {
+            self.shared.ticks.want(self.key);
         }
         if let Err(error) = self.exact_view(self.shared.now() + LOAD_MAX) {
             debug!(self.shared.logger, "conflict not resolved yet"; "topic" => &self.topic, "error" => %error);

@@ -189,7 +189,7 @@ impl Loan {
     /// attempt gets further, however much there is to step over.
     pub fn catch_up(&mut self, deadline: Instant) -> Result<(), LogError> {
         let info = self.info(deadline)?;
-        match self.learn_up_to(&info, deadline)? {
+        match self.learn_up_to(&info, self.hinted, deadline)? {
             End::Exact => Ok(()),
             // Only the end entry knows how far others came.
             End::Lost => Err(self.forget()),
@@ -203,8 +203,8 @@ impl Loan {
         LogError::Store(StoreError::WrongLast(None))
     }
 
-    /// Reads from the tail to the end that `info` tells of, or further.
-    fn learn_up_to(&mut self, info: &StreamInfo, deadline: Instant) -> Result<End, LogError> {
+    /// Reads from the tail to the end that `info` tells of, and to `known` if that is further on and there.
+    fn learn_up_to(&mut self, info: &StreamInfo, known: Sequence, deadline: Instant) -> Result<End, LogError> {
         let log = self.log.clone();
         if info.created != self.tail.created {
             log.shared.cache.forget(log.key);
@@ -214,11 +214,12 @@ impl Loan {
             self.caught_up = true;
             return Ok(End::Exact);
         }
-        let (known, at) = (self.tail.last, Boundary { offset: self.tail.next_offset, sequence: self.tail.last.next() });
+        let (began, upto) = (self.tail.last, info.state.last.max(known));
+        let at = Boundary { offset: self.tail.next_offset, sequence: began.next() };
         let mut scan = Scan::new(&*log.shared.store, &log.place.stream, at).with_start_of(log.key.0);
         let mut gap = false;
         let read = loop {
-            match scan.next(deadline) {
+            match scan.next_up_to(upto, deadline) {
                 Ok(Some(counted)) => {
                     gap |= counted.after_gap;
                     self.learn(&counted);
@@ -240,7 +241,7 @@ impl Loan {
         // Where messages are missing, only one that counts tells how far the offsets went.
         let sure = scan.complete_since_counted();
         if sure {
-            self.tail.last = self.tail.last.max(scan.last_seen().unwrap_or(known));
+            self.tail.last = self.tail.last.max(scan.last_seen().unwrap_or(began));
         }
         self.learn_start(scan.log_start());
         read?;
@@ -268,7 +269,7 @@ impl Loan {
         let proof = self.prove_end(deadline).map(|()| self.tail.last);
         self.tail.last = learned;
         let (proof, info) = (proof?, self.info(deadline)?);
-        match self.learn_up_to(&info, deadline)? {
+        match self.learn_up_to(&info, proof, deadline)? {
             End::Lost if self.seen < proof => return Err(LogError::Store(StoreError::NoAnswer)),
             End::Lost => {}
             End::Exact => return Ok(End::Exact),
@@ -328,7 +329,7 @@ impl Loan {
         };
         log.lock().index.clear();
         let anchor = self.tail.last;
-        let learned = self.learn_up_to(&info, deadline).and_then(|end| match end {
+        let learned = self.learn_up_to(&info, known.sequence, deadline).and_then(|end| match end {
             End::Lost if entry.is_some() => self.learn_for_sure(&info, deadline),
             end => Ok(end),
         });

@@ -18,6 +18,7 @@ mod survey;
 mod ticks;
 mod time;
 mod turn;
+mod way;
 
 #[cfg(test)]
 mod tests;
@@ -50,7 +51,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use ticks::Ticks;
+use ticks::{News, Ticks};
 
 /// Names who published a message: `<random per process>-<counter>`. Whether a message is ours is decided by this alone.
 const WRITER_HEADER: &str = "Kafka-Writer";
@@ -228,12 +229,17 @@ impl Logs {
         });
         let logs = Arc::new(Logs { shared, open: Mutex::default(), early: Mutex::default() });
         let (heard, doubted) = (Arc::downgrade(&logs), Arc::downgrade(&logs));
-        let on_commit = move |key, news: ticks::News| {
-            if let Some(log) = heard.upgrade().and_then(|logs| logs.get(key)) {
-                log.hint(news.sequence);
-                if let Some(log_start) = news.log_start {
-                    log.start_moved(log_start);
+        let on_news = move |key, news| {
+            let Some(log) = heard.upgrade().and_then(|logs| logs.get(key)) else { return };
+            match news {
+                News::Stored { sequence, log_start } => {
+                    log.hint(sequence);
+                    if let Some(log_start) = log_start {
+                        log.start_moved(log_start);
+                    }
+                    log.take_way_back();
                 }
+                News::Wanted => log.give_way(),
             }
         };
         let on_doubt = move || {
@@ -241,7 +247,7 @@ impl Logs {
                 logs.look_again();
             }
         };
-        logs.shared.ticks.start(Box::new(on_commit), Box::new(on_doubt));
+        logs.shared.ticks.start(Box::new(on_news), Box::new(on_doubt));
         logs
     }
 

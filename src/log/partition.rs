@@ -9,6 +9,7 @@ use crate::log::index::{Boundary, Index};
 use crate::log::producers::{ProducerSeen, Producers};
 use crate::log::scan::Scan;
 use crate::log::sent_back::SentBack;
+use crate::log::way::Way;
 use crate::log::{LogError, Shared};
 use crate::records::batch::walk;
 use crate::store::{Sequence, StoreError};
@@ -44,6 +45,7 @@ pub(super) struct State {
     pub view: View,
     pub queue: Queue,
     pub sent_back: SentBack,
+    pub way: Way,
     pub index: Index,
     pub end: EndBook,
     /// When the end was last made sure of by a message of its own.
@@ -151,6 +153,7 @@ impl PartitionLog {
             view: View::default(),
             queue: Queue::default(),
             sent_back: SentBack::default(),
+            way: Way::default(),
             index: Index::default(),
             end: EndBook::default(),
             proved: None,

@@ -102,6 +102,16 @@ impl<'a> Scan<'a> {
         }
     }
 
+    /// As `next`, but where it has come to `upto` without a gap it does not ask whether there is more: on a stream that
+    /// others write to there always is.
+    pub fn next_up_to(&mut self, upto: Sequence, deadline: Instant) -> StoreResult<Option<Counted>> {
+        match self.next_read() {
+            None if !self.missing && self.last_seen >= Some(upto) => Ok(None),
+            None => self.next(deadline),
+            counted => Ok(counted),
+        }
+    }
+
     /// The next message that counts among those already read, without asking the store.
     pub fn next_read(&mut self) -> Option<Counted> {
         while let Some(message) = self.ahead.pop_front() {

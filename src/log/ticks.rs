@@ -3,7 +3,7 @@
 //! Each process numbers its ticks; a heartbeat every second carries the number. A gap, or silence, means something may
 //! have been missed: then the *epoch* is raised, every partition's end is uncertain until it is read once, and whoever
 //! waits looks once more. While no other gateway is heard, commits are only counted, not told: a newcomer sees the gap and
-//! becomes uncertain.
+//! becomes uncertain. A gateway that does not get to append because others are always faster says that as well.
 
 use crate::clock::Clock;
 use crate::limits::{TICK_DEAF_RETRY, TICK_EVERY, TICK_SILENCE_MAX};
@@ -45,14 +45,17 @@ struct Heard {
 
 /// What a tick tells of a partition.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct News {
-    /// A message that was stored.
-    pub sequence: Sequence,
-    /// It says that the log begins here now.
-    pub log_start: Option<i64>,
+pub enum News {
+    /// A message, and where the log begins now if it says that.
+    Stored { sequence: Sequence, log_start: Option<i64> },
+    /// Somebody's appends come too late again and again.
+    Wanted,
 }
 
-type OnCommit = Box<dyn Fn(PartitionKey, News) + Send + Sync>;
+/// The word for `News::Wanted`.
+const WANTED: &str = "wanted";
+
+type OnNews = Box<dyn Fn(PartitionKey, News) + Send + Sync>;
 type OnDoubt = Box<dyn Fn() + Send + Sync>;
 
 impl Ticks {
@@ -71,14 +74,14 @@ impl Ticks {
         })
     }
 
-    /// Begins to listen and to send heartbeats. `on_commit` is told what others stored; `on_doubt` runs on a worker after
+    /// Begins to listen and to send heartbeats. `on_news` is told what others stored or want; `on_doubt` runs on a worker after
     /// the epoch was raised.
-    pub fn start(self: &Arc<Self>, on_commit: OnCommit, on_doubt: OnDoubt) {
+    pub fn start(self: &Arc<Self>, on_news: OnNews, on_doubt: OnDoubt) {
         let _ = self.on_doubt.set(on_doubt);
         let ticks = Arc::downgrade(self);
         let handler = move |subject: &str, payload: Bytes| {
             if let Some(ticks) = ticks.upgrade() {
-                ticks.hear(subject, &payload, &on_commit);
+                ticks.hear(subject, &payload, &on_news);
             }
         };
         // A subscription that fails is noticed: who does not hear itself is certain of nothing.
@@ -111,6 +114,12 @@ impl Ticks {
         }
     }
 
+    /// Asks the others to let this gateway append.
+    pub fn want(&self, key: PartitionKey) {
+        let number = self.number.lock().expect("no holder panics");
+        self.send(format!("{number} {} {} {WANTED}", key.0, key.1));
+    }
+
     fn send(&self, text: String) {
         self.store.core_publish(&format!("{SUBJECT}.{}", self.process), Bytes::from(text));
     }
@@ -136,19 +145,20 @@ impl Ticks {
         }));
     }
 
-    fn hear(self: &Arc<Self>, subject: &str, payload: &[u8], on_commit: &OnCommit) {
-        let Some((number, commit)) = parse(payload) else {
+    fn hear(self: &Arc<Self>, subject: &str, payload: &[u8], on_news: &OnNews) {
+        let Some((number, news)) = parse(payload) else {
             return;
         };
         let process = subject.rsplit('.').next().unwrap_or_default();
         let ours = process == self.process;
         let (was_silent, in_order) = {
             let mut heard = self.heard.lock().expect("no holder panics");
-            let news = Heard { number, at: self.clock.now().mono, silent: false };
-            match heard.insert(process.to_owned(), news) {
-                // A commit is one tick further than the one before it; a heartbeat repeats the last number.
+            let now = Heard { number, at: self.clock.now().mono, silent: false };
+            match heard.insert(process.to_owned(), now) {
+                // What was stored is one tick further than what was before it; all else repeats the last number.
                 Some(before) => {
-                    (before.silent, !before.silent && number == before.number + u64::from(commit.is_some()))
+                    let is_stored = matches!(news, Some((_, News::Stored { .. })));
+                    (before.silent, !before.silent && number == before.number + u64::from(is_stored))
                 }
                 None => (false, false),
             }
@@ -164,8 +174,8 @@ impl Ticks {
         if !in_order {
             self.doubt_all();
         }
-        if let Some((key, news)) = commit {
-            on_commit(key, news);
+        if let Some((key, news)) = news {
+            on_news(key, news);
         }
     }
 
@@ -207,7 +217,8 @@ fn beat(ticks: Weak<Ticks>) {
     live.tasks.spawn_at(live.clock.now().mono + pause, Box::new(move || beat(ticks)));
 }
 
-/// `number`, or `number topic-id partition next-offset sequence`, with the log start behind it where that has moved.
+/// `number`, or `number topic-id partition next-offset sequence`, with the log start behind it where that has moved, or
+/// `number topic-id partition wanted`.
 fn parse(payload: &[u8]) -> Option<(u64, Option<(PartitionKey, News)>)> {
     let text = std::str::from_utf8(payload).ok()?;
     let mut words = text.split(' ');
@@ -216,8 +227,12 @@ fn parse(payload: &[u8]) -> Option<(u64, Option<(PartitionKey, News)>)> {
         return Some((number, None));
     };
     let key = (Uuid::parse(topic_id)?, words.next()?.parse().ok()?);
-    let _next_offset: i64 = words.next()?.parse().ok()?;
+    let word = words.next()?;
+    if word == WANTED {
+        return Some((number, Some((key, News::Wanted))));
+    }
+    let _next_offset: i64 = word.parse().ok()?;
     let sequence = Sequence(words.next()?.parse().ok()?);
     let log_start = words.next().and_then(|word| word.parse().ok());
-    Some((number, Some((key, News { sequence, log_start }))))
+    Some((number, Some((key, News::Stored { sequence, log_start }))))
 }

@@ -11,9 +11,10 @@ pub use commit::{CommitError, Outcome};
 pub use value::{Committed, Slot, TopicPartition};
 
 use crate::clock::Clock;
-use crate::store::{self, KvBucket, KvEntry, Sequence, Store, StoreError, StoreResult, keys, kv_message};
+use crate::store::{self, KvBucket, KvEntry, Publish, Sequence, Store, StoreError, StoreResult, keys, kv_message};
 use crate::tasks::Tasks;
 use crate::wire::Uuid;
+use bytes::Bytes;
 use commit::Waiting;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
@@ -21,6 +22,9 @@ use std::time::{Duration, Instant};
 
 /// The bucket's name.
 pub const BUCKET: &str = "kafka-consumer-offsets";
+
+/// The key of no commit, see `reach_the_newest`.
+const MARK: &str = "mark";
 
 /// A group's commits are dropped from memory when nobody asked for them for so long.
 const UNUSED: Duration = Duration::from_secs(600);
@@ -114,6 +118,7 @@ impl Offsets {
 
     /// All commits of any group, read at the leader.
     pub fn stored(&self, group: &str, deadline: Instant) -> StoreResult<BTreeMap<TopicPartition, Slot>> {
+        self.reach_the_newest(deadline)?;
         let entries = self.list(group, deadline)?.into_iter();
         Ok(entries.map(|(at, entry)| (at, value::decode(entry.value.as_ref(), entry.stored_ms))).collect())
     }
@@ -210,6 +215,7 @@ impl Offsets {
             offsets.lock().used = now;
             return Ok((offsets.tenure.number() == tenure.number()).then_some(offsets));
         }
+        self.reach_the_newest(deadline)?;
         let entries = self.list(group, deadline)?.into_iter();
         let cells = entries.map(|(at, entry)| {
             let slot = value::decode(entry.value.as_ref(), entry.stored_ms);
@@ -259,6 +265,32 @@ impl Offsets {
                 self.store.kv_list(BUCKET, filter, deadline)
             }
             other => other,
+        }
+    }
+
+    /// Whoever leads the bucket since a moment ago may answer reads before it has applied all that is committed, but it
+    /// acknowledges what comes behind that only afterwards. So a message of ours goes before a look at a group's
+    /// commits (ADR 22).
+    fn reach_the_newest(&self, deadline: Instant) -> StoreResult<()> {
+        if !self.store.info().clustered {
+            return Ok(());
+        }
+        let mark = || Publish {
+            subject: format!("$KV.{BUCKET}.{MARK}"),
+            payload: Bytes::from_static(b"commits were read"),
+            ..Publish::default()
+        };
+        let outcome = match store::publish(&*self.store, mark(), deadline) {
+            Err(StoreError::NoStream | StoreError::Unavailable) => {
+                self.ensure_bucket(deadline)?;
+                store::publish(&*self.store, mark(), deadline)
+            }
+            other => other,
+        };
+        match outcome {
+            // A full store can be read.
+            Ok(_) | Err(StoreError::NoSpace(_)) => Ok(()),
+            Err(error) => Err(error),
         }
     }
 

@@ -108,6 +108,10 @@ impl MemoryStore {
         self.lock().info.max_payload = bytes;
     }
 
+    pub fn set_clustered(&self, clustered: bool) {
+        self.lock().info.clustered = clustered;
+    }
+
     /// Moves the store's clock, and removes what is older than its stream's `max_age`.
     pub fn set_time(&self, wall_ms: i64) {
         let mut state = self.lock();
@@ -185,6 +189,7 @@ impl State {
         let wall_ms = self.wall_ms;
         let stream = self.stream_of_subject(&message.subject)?;
         stream.check_guards(&message)?;
+        stream.reach_the_newest();
         // Behind a message that has no quorum nothing gets one.
         if proposed_only || stream.has_proposed() {
             stream.propose(message, wall_ms);
@@ -194,8 +199,9 @@ impl State {
         Ok(PubAck { stream: stream.name().to_owned(), sequence, duplicate: false })
     }
 
+    /// The bucket as its leader knows it.
     fn kv_stream(&self, bucket: &str) -> StoreResult<&Stream> {
-        self.stream(&format!("KV_{bucket}"))
+        self.stream(&format!("KV_{bucket}")).map(Stream::as_told)
     }
 }
 

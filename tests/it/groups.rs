@@ -10,7 +10,7 @@ use kafka_protocol::messages::{
 };
 use kafka_protocol::protocol::StrBytes;
 use rdkafka::client::ClientContext;
-use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext, Rebalance};
+use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer, ConsumerContext, Rebalance};
 use rdkafka::message::Message;
 use rdkafka::producer::BaseRecord;
 use std::collections::HashMap;
@@ -89,6 +89,70 @@ on_each_server! {
         });
         assert!(seen.values().all(|times| *times == 1), "some were seen twice");
     }
+
+    fn a_restarted_gateway_continues_a_group_without_a_rebalance(version) {
+        let nats = Nats::start(version);
+        let mut gateway = Gateway::start(&nats, &[]);
+        gateway.wire().create_topic("t", 2);
+        let (one, rebalances_one) = member(&gateway.bootstrap(), "t");
+        let (two, rebalances_two) = member(&gateway.bootstrap(), "t");
+        eventually("each member has a partition", SOON, || {
+            let counts = [&one, &two].map(|member| {
+                let _ = poll_text(member);
+                member.assignment().map_or(0, |list| list.count())
+            });
+            (counts == [1, 1]).then_some(())
+        });
+        let settled = [rebalances_one.0.load(Ordering::SeqCst), rebalances_two.0.load(Ordering::SeqCst)];
+        for round in 0..2_i64 {
+            if round == 0 {
+                gateway.kill();
+            } else {
+                gateway.terminate();
+            }
+            gateway.restart();
+            for partition in 0..2 {
+                let producer = producer(&gateway.bootstrap(), &[]);
+                producer.send_value("t", partition, format!("round {round}").as_bytes());
+                producer.finish();
+            }
+            let mut seen = Vec::new();
+            let deadline = Instant::now() + Duration::from_secs(60);
+            while seen.len() < 2 && Instant::now() < deadline {
+                seen.extend([&one, &two].iter().filter_map(|member| poll_text(member)));
+            }
+            seen.sort();
+            let text = format!("round {round}");
+            assert_eq!(seen, [(0, round, text.clone()), (1, round, text)], "both members go on");
+            for member in [&one, &two] {
+                eventually("the commit is taken", Duration::from_secs(60), || {
+                    member.commit_consumer_state(CommitMode::Sync).ok()
+                });
+            }
+        }
+        let now = [rebalances_one.0.load(Ordering::SeqCst), rebalances_two.0.load(Ordering::SeqCst)];
+        assert_eq!(now, settled, "nobody was rebalanced");
+    }
+}
+
+/// COORDINATOR_LOAD_IN_PROGRESS: after NOT_COORDINATOR librdkafka may look for the coordinator until its session is over.
+#[test]
+fn a_commit_for_a_group_whose_owner_is_gone_is_told_to_come_again() {
+    let nats = Nats::start(Version::Newest);
+    let mut gateway = Gateway::start(&nats, &[]);
+    gateway.wire().create_topic("t", 1);
+    let member = RawMember::join_alone(&mut gateway.wire(), "g", None, 30_000);
+    assert_eq!(member.try_commit(&mut gateway.wire(), 1).ok(), Some(0));
+    gateway.kill();
+    gateway.restart();
+    let mut wire = gateway.wire();
+    let mut told = Vec::new();
+    eventually("the commit is taken", SOON, || {
+        told.extend(member.try_commit(&mut wire, 2).ok());
+        (told.last() == Some(&0)).then_some(())
+    });
+    told.pop();
+    assert!(!told.is_empty() && told.iter().all(|code| *code == 14), "{told:?}");
 }
 
 #[test]

@@ -88,7 +88,7 @@ fn serves(url: &str, flags: &[&str]) {
 fn is_told(url: &str, flags: &[&str], words: &[&str]) -> Gateway {
     let mut gateway = Gateway::not_ready(url, flags);
     eventually("the reason is logged", SOON, || {
-        let log = gateway.process().log_text();
+        let log = gateway.process().log();
         let line = log.lines().find(|line| line.contains("level=warn") && words.iter().all(|word| line.contains(word)));
         line.map(str::to_owned)
     });
@@ -128,7 +128,7 @@ on_each_server! {
         wire.create_topic("t", 1);
         server.restart(&logins("new"));
         eventually("the refusal is logged", SOON, || {
-            gateway.process().log_text().contains("refuses the login").then_some(())
+            gateway.process().log().contains("refuses the login").then_some(())
         });
         server.file("password", "new\n");
         eventually("records are taken again", SOON, || (wire.produce("t", 0, &Batch::of(["x"])).0 == 0).then_some(()));
@@ -246,7 +246,7 @@ fn a_right_that_is_missing_is_named() {
     wire.create_topic("t", 1);
     let (error, _) = wire.produce("t", 0, &Batch::of(["x"]));
     assert_ne!(error, 0);
-    let log = gateway.process().log_text();
+    let log = gateway.log_text();
     assert!(log.contains("nats-server complains") && log.contains("kafka.t.0"), "{log}");
 }
 

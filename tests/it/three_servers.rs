@@ -170,13 +170,13 @@ on_each_server! {
         cluster.lame_duck(0);
         eventually("the gateway changes", SOON, || {
             send();
-            let log = gateway.process().log_text();
+            let log = gateway.process().log();
             let left = log.matches("about to stop").count();
             let connected = log.matches("connected to nats-server").count();
             (left == 3 && connected == 6).then_some(())
         });
         send();
         assert_eq!(producer.finish().len(), sent, "all were acknowledged");
-        assert!(!gateway.process().log_text().contains("lost the connection"), "no connection was lost");
+        assert!(!gateway.process().log().contains("lost the connection"), "no connection was lost");
     }
 }

@@ -63,6 +63,33 @@ on_each_server! {
         assert_eq!(gateways[1].wire().read_all("t", 0, 0), log, "and so does a new one");
     }
 
+    fn producers_through_one_gateway_do_not_starve_those_of_another(version) {
+        const LASTING: Duration = Duration::from_secs(3);
+        let nats = Nats::start(version);
+        let gateways = [Gateway::start(&nats, &["--node-id=1"]), Gateway::start(&nats, &["--node-id=2"])];
+        gateways[0].wire().create_topic("t", 1);
+        let until = Instant::now() + LASTING;
+        let produce = |gateway: &Gateway| {
+            let (mut wire, mut batches, mut slowest) = (gateway.wire(), 0, Duration::ZERO);
+            while Instant::now() < until {
+                let began = Instant::now();
+                wire.produce_ok("t", 0, &Batch::of(["a record"]));
+                batches += 1;
+                slowest = slowest.max(began.elapsed());
+            }
+            (batches, slowest)
+        };
+        let (many, one) = std::thread::scope(|scope| {
+            let many = [0; 8].map(|_| scope.spawn(|| produce(&gateways[0])));
+            let one = produce(&gateways[1]);
+            (many.map(|one| one.join().expect("no producer panics")), one)
+        });
+        let slowest = many.iter().map(|(_, slowest)| *slowest).max().max(Some(one.1)).expect("there are some");
+        assert!(slowest < LASTING / 2, "one took {slowest:?}");
+        let stored: i64 = one.0 + many.iter().map(|(batches, _)| batches).sum::<i64>();
+        assert_eq!(gateways[1].wire().list_offset("t", 0, LATEST), stored);
+    }
+
     fn a_reader_at_the_end_misses_nothing_that_another_gateway_writes(version) {
         const BATCHES: usize = 400;
         let nats = Nats::start(version);

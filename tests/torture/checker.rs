@@ -235,10 +235,15 @@ impl<'a> Check<'a> {
     fn watermarks(&mut self) {
         let gateways: BTreeSet<usize> = self.events.iter().map(|event| event.gateway).collect();
         let everywhere = floors(self.events.iter().copied());
-        let troubles = self.events.iter().filter(|event| event.what == What::Trouble);
-        let mut troubles: Vec<(u64, u64)> = troubles.map(|event| (event.sent_us, event.settled_us)).collect();
-        troubles.sort_unstable_by_key(|(_, over)| *over);
         for gateway in gateways {
+            let is_trouble = |event: &&&Event| match event.what {
+                What::Trouble => true,
+                What::Frozen => event.gateway == gateway,
+                _ => false,
+            };
+            let troubles = self.events.iter().filter(is_trouble);
+            let mut troubles: Vec<(u64, u64)> = troubles.map(|event| (event.sent_us, event.settled_us)).collect();
+            troubles.sort_unstable_by_key(|(_, over)| *over);
             let here: Vec<&Event> = self.events.iter().copied().filter(|event| event.gateway == gateway).collect();
             let floor = floors(here.iter().copied());
             for event in here {
@@ -335,7 +340,7 @@ fn told_watermark(what: &What) -> Option<i64> {
     }
 }
 
-/// What was known by then, every gateway could learn before `now_us`: the store was well for long enough since.
+/// What was known by then, a gateway could learn before `now_us`: the store and itself were well for long enough since.
 /// `troubles` are sorted by their ends.
 fn learned_until(troubles: &[(u64, u64)], now_us: u64) -> u64 {
     let mut well_until = now_us;

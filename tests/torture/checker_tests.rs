@@ -249,13 +249,14 @@ fn a_watermark_that_goes_back_is_found() {
 }
 
 #[test]
-fn a_read_may_be_stale_while_the_store_is_away() {
-    let trouble = |script: Script, seconds: u64| {
-        let mut script = script.add(What::Trouble);
+fn a_read_may_be_stale_while_the_store_is_away_or_the_gateway_was_stopped() {
+    let lasting = |script: Script, what: What, seconds: u64| {
+        let mut script = script.add(what);
         script.now_us += seconds * 1_000_000;
         script.events.last_mut().expect("just added").settled_us = script.now_us;
         script
     };
+    let trouble = |script: Script, seconds: u64| lasting(script, What::Trouble, seconds);
     let history = || Script::default().acked(PLAIN, 0, 2, 0).at(1);
     let log = [(0, 1, 0), (1, 1, 1)];
     let rest = |script: Script| script.end(2).quiet(0, 2, &log);
@@ -268,6 +269,9 @@ fn a_read_may_be_stale_while_the_store_is_away() {
         rest(well_between.read(0, 1, records)).expect(&[Fault::Stale]);
         let well_since = trouble(history().wait_s(2), 9).wait_s(12);
         rest(well_since.read(0, 1, records)).expect(&[Fault::Stale]);
+        let stopped = |gateway: usize| lasting(history().at(gateway).wait_s(8), What::Frozen, 9).wait_s(4);
+        rest(stopped(1).read(0, 1, records)).expect(&[]);
+        rest(stopped(0).at(1).read(0, 1, records)).expect(&[Fault::Stale]);
     }
     // "Latest" is never told without asking.
     trouble(history(), 20).end(1).end(2).quiet(0, 2, &log).expect(&[Fault::Stale]);

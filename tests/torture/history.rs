@@ -67,6 +67,8 @@ pub enum What {
     Emptied,
     /// The store could not be reached, or could not commit, from when it was sent until it was settled.
     Trouble,
+    /// The gateway was stopped and went on, from when it was sent until it was settled.
+    Frozen,
     /// The whole log, read when all was quiet again.
     Final {
         log_start: i64,

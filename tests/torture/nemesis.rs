@@ -78,7 +78,12 @@ fn subject(partition: i32) -> String {
 pub fn strike(rig: &mut Rig, random: &mut Random, fault: Fault) {
     let partition = i32::try_from(random.below(usize::try_from(PARTITIONS).expect("few"))).expect("few");
     match fault {
-        Fault::Of(outage) => rig.site().strike(random, outage),
+        Fault::Of(outage) => {
+            let sent_us = rig.journal.now_us();
+            if let Some(frozen) = rig.site().strike(random, outage) {
+                (0..PARTITIONS).for_each(|partition| rig.journal.note(frozen, partition, sent_us, What::Frozen));
+            }
+        }
         Fault::ForeignMessages => publish_foreign(rig, random, partition),
         Fault::PurgeBelow => purge(rig, partition, Some(random.between(5, 200))),
         Fault::PurgeAll => purge(rig, partition, None),

@@ -68,8 +68,8 @@ pub struct Site<'a> {
 }
 
 impl Site<'_> {
-    /// Lets it happen and waits. `heal` takes it back.
-    pub fn strike(&mut self, random: &mut Random, outage: Outage) {
+    /// Lets it happen and waits; gives the gateway that was frozen, if one was. `heal` takes it back.
+    pub fn strike(&mut self, random: &mut Random, outage: Outage) -> Option<usize> {
         let gateway = random.below(self.gateways.len());
         let server = random.below(self.servers.count());
         match outage {
@@ -146,6 +146,7 @@ impl Site<'_> {
                 }
             }
         }
+        (outage == Outage::FreezeGateway).then_some(gateway)
     }
 
     /// All is taken back: frozen gateways go on, dead ones start again, the servers too.

@@ -3,7 +3,7 @@
 use super::rig::{Gateway, World, answer, seconds};
 use crate::group::state::State;
 use crate::group::{BUCKET, Route, Standing, record};
-use crate::offsets::CommitError;
+use crate::offsets::{self, CommitError};
 use crate::protocol::error_code::ErrorCode;
 use crate::store::Store;
 use crate::store::memory::PublishFault;
@@ -245,6 +245,21 @@ fn a_stalled_commit_of_a_former_owner_never_replaces_a_newer_one() {
     assert_eq!(answer(&late), Err(CommitError::NotOwner));
     assert_eq!(two.offsets("g", world.deadline()), [(0, 20)].into());
     assert_eq!(world.gateway("three").offsets("g", world.deadline()), [(0, 20)].into());
+}
+
+#[test]
+fn a_takeover_sees_the_last_commit_also_where_the_bucket_changes_its_leader_too() {
+    let (world, one, two) = pair();
+    world.store.set_clustered(true);
+    let id = stable(&world, &one, "g");
+    let applied = world.store.remember(offsets::BUCKET);
+    assert_eq!(one.commit("g", (&id, 1), &[(0, 11)]), [Ok(())]);
+    drop(one);
+    world.live(&["two"]);
+    world.store.lead_anew(offsets::BUCKET, applied);
+    assert_eq!(two.offsets("g", world.deadline()), [(0, 11)].into());
+    assert_eq!(two.commit("g", (&id, 1), &[(0, 12)]), [Ok(())]);
+    assert_eq!(two.offsets("g", world.deadline()), [(0, 12)].into());
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! Ticks between gateways: what wakes a fetch that waits, and what is noticed when ticks are lost.
 
 use super::*;
+use crate::limits::GIVE_WAY_MAX;
+use crate::log::way::Way;
 use crate::wake::WaiterId;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -89,4 +91,59 @@ fn who_waits_looks_when_its_gateway_hears_again() {
     let heard = woken.load(Ordering::SeqCst);
     assert!((deaf + 1..=deaf + 3).contains(&heard), "{heard}");
     assert_eq!(b.read(1, 1_000), Ok(vec![(1, 2)]));
+}
+
+/// Another gateway says that it does not get to append.
+fn want(world: &World, number: u64) {
+    let text = format!("{number} {} 0 wanted", world.topic.id);
+    world.store.core_publish("_kafka.tick.another", text.into());
+}
+
+#[test]
+fn who_appends_waits_for_one_that_never_gets_to() {
+    let world = World::new();
+    let (a, b, _) = pair(&world);
+    want(&world, 0);
+    let waits = a.begin(batch(1));
+    a.run();
+    assert!(!waits.is_complete());
+    assert_eq!(b.append(batch(1)), Ok(1));
+    a.run();
+    assert_eq!(waits.take_one().flatten().map(|done| done.map(|done| done.base_offset)), Some(Ok(2)));
+}
+
+#[test]
+fn who_waits_for_another_in_vain_goes_on_and_does_not_wait_again_at_once() {
+    let world = World::new();
+    let (a, _b, _) = pair(&world);
+    want(&world, 0);
+    let waits = a.begin(batch(1));
+    a.sleep(GIVE_WAY_MAX - Duration::from_millis(10));
+    assert!(!waits.is_complete());
+    a.sleep(Duration::from_millis(20));
+    assert!(waits.is_complete());
+    want(&world, 0);
+    let goes = a.begin(batch(1));
+    a.run();
+    assert!(goes.is_complete());
+    a.sleep(GIVE_WAY_MAX);
+    want(&world, 0);
+    let waits = a.begin(batch(1));
+    a.run();
+    assert!(!waits.is_complete());
+}
+
+#[test]
+fn who_comes_too_late_itself_waits_for_nobody() {
+    let mut way = Way::default();
+    let now = Instant::now();
+    assert!(!way.came_late());
+    assert!(!way.give(now));
+    assert!(way.came_late(), "the second time the others are asked");
+    way.appended();
+    assert!(way.give(now));
+    assert!(way.is_given(now));
+    assert!(way.take_back(now));
+    assert!(!way.is_given(now));
+    assert!(way.give(now), "again once the other one has appended");
 }

@@ -60,6 +60,9 @@ pub struct Chaos {
     pub stale_leader_permille: u64,
 }
 
+/// A bucket as it was.
+pub struct Remembered(Stream);
+
 #[derive(Default)]
 pub(super) struct Faults {
     /// The first whose filter covers a publish's subject befalls it, if its payload has so many bytes.
@@ -147,6 +150,17 @@ impl MemoryStore {
     /// Who takes itself for the leader of a replicated stream does not know the newest `messages`.
     pub fn set_leader_lag(&self, messages: usize) {
         self.lock().faults.leader_lag = messages;
+    }
+
+    /// What a bucket holds now, for `lead_anew`.
+    pub fn remember(&self, bucket: &str) -> Remembered {
+        Remembered(self.lock().stream(&format!("KV_{bucket}")).expect("the bucket is there").clone())
+    }
+
+    /// The bucket has a new leader that has applied so much as yet: what reads are told until the next publish.
+    pub fn lead_anew(&self, bucket: &str, applied: Remembered) {
+        let mut state = self.lock();
+        state.stream_mut(&format!("KV_{bucket}")).expect("the bucket is there").lead_anew(applied.0);
     }
 
     /// Core messages and advisories are lost.

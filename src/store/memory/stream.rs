@@ -5,6 +5,7 @@ use crate::store::{Message, Pick, Publish, Sequence, StoreError, StoreResult, St
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+#[derive(Clone)]
 pub struct Stream {
     name: String,
     pub config: Value,
@@ -18,6 +19,8 @@ pub struct Stream {
     last: u64,
     /// They have claimed the sequences after `last`.
     proposed: VecDeque<Message>,
+    /// What the leader of now has applied, if that is not yet all.
+    told: Option<Box<Stream>>,
 }
 
 pub fn name_of(config: &Value) -> StoreResult<String> {
@@ -49,6 +52,7 @@ impl Stream {
             bytes: 0,
             last: 0,
             proposed: VecDeque::new(),
+            told: None,
         };
         stream.reconfigure(config)?;
         Ok(stream)
@@ -106,6 +110,19 @@ impl Stream {
             info.state.messages = info.state.messages.saturating_sub(lag as u64);
         }
         info
+    }
+
+    /// What its leader tells of it.
+    pub fn as_told(&self) -> &Stream {
+        self.told.as_deref().unwrap_or(self)
+    }
+
+    pub fn lead_anew(&mut self, applied: Stream) {
+        self.told = Some(Box::new(applied));
+    }
+
+    pub fn reach_the_newest(&mut self) {
+        self.told = None;
     }
 
     pub fn is_replicated(&self) -> bool {

@@ -67,26 +67,21 @@ impl Process {
         String::from_utf8_lossy(&std::fs::read(&self.log).unwrap_or_default()).into_owned()
     }
 
-    /// The end of what it logged.
     /// Whether its log holds this text.
     pub fn logged(&self, text: &str) -> bool {
-        String::from_utf8_lossy(&std::fs::read(&self.log).unwrap_or_default()).contains(text)
+        self.log().contains(text)
     }
 
+    /// The end of what it logged.
     pub fn log_tail(&self) -> String {
         let text = std::fs::read(&self.log).unwrap_or_default();
-        let from = text.len().saturating_sub(8_000);
+        let from = text.len().saturating_sub(4_000_000);
         String::from_utf8_lossy(&text[from..]).into_owned()
     }
 
     /// How many threads it has, where the system tells.
     pub fn threads(&self) -> Option<usize> {
         Some(std::fs::read_dir(format!("/proc/{}/task", self.pid())).ok()?.count())
-    }
-
-    /// All that it logged.
-    pub fn log_text(&self) -> String {
-        String::from_utf8_lossy(&std::fs::read(&self.log).unwrap_or_default()).into_owned()
     }
 
     /// Resident memory in bytes, where the system tells.
