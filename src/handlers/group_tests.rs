@@ -406,7 +406,7 @@ fn b112_an_unreadable_store_is_an_error_and_never_minus_one() {
             assert_eq!(group, if version >= 2 { code } else { 0 });
         }
         let committed = after.commit(9, "g", &[("a", &[(0, 3)])]);
-        assert_eq!(committed, [row("a", &[(0, ErrorCode::COORDINATOR_NOT_AVAILABLE.code())])]);
+        assert_eq!(committed, [row("a", &[(0, ErrorCode::COORDINATOR_LOAD_IN_PROGRESS.code())])]);
         after.store.set_outage(None);
     }
     assert_eq!(after.fetch(9, "g", Some(&[("a", &[0])])), (vec![row("a", &[(0, 2, 0)])], 0));
