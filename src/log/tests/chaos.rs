@@ -355,11 +355,12 @@ impl History {
                     producer.sent = None;
                 }
                 // What was known of it is purged, and a copy of an older batch, given up by now, came to where its own
-                // newest ones had never been read: it starts anew.
+                // newest ones had never been read: it starts anew. What was refused may still come by another gateway, where
+                // it was sent before; so it is not sent under the new id.
                 Some(Some(Err(LogError::Refused(_)))) if self.harm == Harm::Purge => {
                     producer.id += 1_000;
                     producer.sequence = 0;
-                    again.push(index);
+                    producer.sent = None;
                 }
                 Some(Some(Err(LogError::Refused(code)))) => {
                     panic!("{place}: producer {} was refused with {code:?} at {}", producer.id, producer.sequence)
