@@ -412,7 +412,9 @@ impl History {
         for (offset, sent) in self.acked.range(start..) {
             assert_eq!(self.seen.get(offset), Some(sent), "{place}: what was acknowledged at {offset}");
         }
-        let order: Vec<u64> = self.seen.values().map(|(mark, _)| *mark).collect();
+        // After a purge there may be another copy of what was acknowledged and is gone: it was sent more than once.
+        let acknowledged = self.seen.iter().filter(|(offset, sent)| self.acked.get(offset) == Some(sent));
+        let order: Vec<u64> = acknowledged.map(|(_, (mark, _))| *mark).collect();
         for producer in &self.producers {
             let mut acked = producer.acked.iter().filter(|mark| order.contains(mark));
             let mut stored = order.iter().filter(|mark| producer.acked.contains(mark));
