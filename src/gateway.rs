@@ -113,19 +113,21 @@ fn follow_topics(services: &Services) {
     let (logs, offsets) = (services.logs.clone(), services.offsets.clone());
     let (tasks, logger) = (services.tasks.clone(), services.logger.clone());
     let (catalog, clock) = (Arc::downgrade(&services.catalog), services.clock.clone());
+    let store = services.store.clone();
     services.catalog.on_delete(Box::new(move |topic| {
         logs.forget(topic.id);
         let (logs, offsets, topic, logger) = (logs.clone(), offsets.clone(), topic.clone(), logger.clone());
         let catalog = catalog.clone();
-        let replicated = topic.partitions.iter().any(|partition| partition.replicas > 1);
-        let wait = if replicated { limits::CLUSTER_KNOWS_AFTER } else { Duration::ZERO };
+        // A cluster's leader does not know all streams at first, those of one replica neither.
+        let may_be_there = store.info().clustered || topic.partitions.iter().any(|partition| partition.replicas > 1);
+        let wait = if may_be_there { limits::CLUSTER_KNOWS_AFTER } else { Duration::ZERO };
         // What is left behind does no harm; what is removed of a topic that is there after all would.
         let remove = move || {
             let still_gone = || {
                 let found = catalog.upgrade().map(|catalog| catalog.topic(&topic.name));
                 matches!(found, Some(Ok(found)) if found.as_ref().is_none_or(|found| found.id != topic.id))
             };
-            if replicated && !still_gone() {
+            if may_be_there && !still_gone() {
                 return;
             }
             logs.forget_ends(&topic, Instant::now() + STORE_CALL_MAX);

@@ -109,6 +109,11 @@ pub const FETCH_BYTES_MAX: usize = 55 * 1024 * 1024;
 pub const FETCH_READ_MIN: Duration = Duration::from_secs(1);
 pub const FETCH_READ_MAX: Duration = Duration::from_secs(5);
 
+/// How long one request may look for topics and groups in the store, one after another; of the rest it is said that it may be
+/// asked again. A request can name a hundred thousand, a look may take a tenth of a second in a cluster and five seconds where
+/// the store hangs, and a worker serves nobody else meanwhile.
+pub const LOOKING_MAX: Duration = Duration::from_secs(5);
+
 /// How long ListOffsets may search, below the clients' default request timeout of 30 s.
 pub const LIST_OFFSETS_MAX: Duration = Duration::from_secs(20);
 

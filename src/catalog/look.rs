@@ -39,7 +39,7 @@ impl Catalog {
     /// know all streams.
     fn look_twice(&self, name: &str) -> StoreResult<(Option<Arc<Topic>>, bool)> {
         let first = self.look_closely(name)?;
-        if first != (None, false) || self.defaults.replicas <= 1 {
+        if first != (None, false) || !(self.defaults.replicas > 1 || self.store.info().clustered) {
             return Ok(first);
         }
         self.pause(LOOK_AGAIN_AFTER);

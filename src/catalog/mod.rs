@@ -306,6 +306,17 @@ impl Catalog {
         }
     }
 
+    /// As `topic`, but from memory alone; `Busy` where memory cannot tell.
+    pub fn remembered(&self, name: &str) -> StoreResult<Option<Arc<Topic>>> {
+        let memory = self.memory.lock().expect("no holder panics");
+        match memory.topics.get(name) {
+            Some(entry) => Ok(Some(entry.known.topic.clone())),
+            None if names::fault(name).is_some() => Ok(None),
+            None if self.may_trust_absence() && memory.is_absent(name, self.clock.now().mono) => Ok(None),
+            None => Err(StoreError::Busy),
+        }
+    }
+
     /// The topic of that name as memory has it, never asking the store.
     pub fn known(&self, name: &str) -> Option<Arc<Topic>> {
         let memory = self.memory.lock().expect("no holder panics");

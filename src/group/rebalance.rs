@@ -4,7 +4,8 @@
 //! the rebalance timeout; later ones wait until all members have joined again, up to the rebalance timeout. Dynamic members
 //! that did not join are removed then, static ones stay. A generation is stored before anybody is told of it.
 //!
-//! Differs from Apache Kafka: an id that was given out (KIP-394) holds up a rebalance for a few seconds only.
+//! Differs from Apache Kafka: an id that was given out (KIP-394) holds up a rebalance for a few seconds only, and a
+//! rebalance timeout is half a second at least.
 
 use super::event::{Join, JoinReply, JoinedMember, MemberId, Protocol, Reply, SyncReply, Token};
 use super::record;

@@ -47,6 +47,10 @@ impl State {
     }
 }
 
+/// A rebalance waits at least so long, whatever its members ask for: with a timeout of nothing, one that waits on for absent
+/// static members would keep a worker busy for as long as their sessions last.
+pub const REBALANCE_TIMEOUT_MIN: Duration = Duration::from_millis(500);
+
 /// What the transitions go by.
 #[derive(Clone, Debug)]
 pub struct Rules {
@@ -310,7 +314,8 @@ impl Group {
 
     /// The longest of the members': the slowest is waited for.
     pub(super) fn rebalance_timeout(&self) -> Duration {
-        self.members.values().map(|m| m.rebalance_timeout).max().unwrap_or_default()
+        let longest = self.members.values().map(|m| m.rebalance_timeout).max().unwrap_or_default();
+        longest.max(REBALANCE_TIMEOUT_MIN)
     }
 
     pub(super) fn supports(&self, protocol_type: &str, protocols: &[Protocol]) -> bool {

@@ -17,6 +17,7 @@ use crate::protocol::error_code::ErrorCode;
 use crate::store::{KvEntry, Sequence, StoreError, StoreResult, keys, kv_replace};
 use crate::wire::Uuid;
 use slog::{info, warn};
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -188,8 +189,14 @@ impl Groups {
             return Ok(());
         }
         let now = self.clock.now();
+        // Only those without a record are read one by one: the others may be many.
+        let recorded = self.entries(deadline)?.into_iter().filter(|(_, entry)| entry.value.is_some());
+        let recorded: HashSet<String> = recorded.map(|(key, _)| key).collect();
         for group in self.offsets.groups_stored(deadline)? {
             let key = keys::token(&group);
+            if recorded.contains(&key) {
+                continue;
+            }
             let entry = self.read(&key, deadline)?;
             if entry.value.is_some() {
                 continue;

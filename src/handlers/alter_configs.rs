@@ -86,10 +86,13 @@ pub(super) fn alter_topic(
     if let Some(fault) = names::fault(name) {
         return Err((ErrorCode::INVALID_TOPIC_EXCEPTION, fault));
     }
-    let catalog = &cx.services.catalog;
+    let (catalog, deadline) = (&cx.services.catalog, cx.now.mono + CHANGE_MAX);
+    if cx.services.clock.now().mono >= deadline {
+        return Err((ErrorCode::REQUEST_TIMED_OUT, "The changes before this one took all the time.".to_owned()));
+    }
     let outcome = match validate_only {
         true => catalog.validate_alteration(name, alteration),
-        false => catalog.alter(name, alteration, cx.now.mono + CHANGE_MAX),
+        false => catalog.alter(name, alteration, deadline),
     };
     outcome.map_err(|error| alter_topic_error(&error))
 }

@@ -30,7 +30,7 @@ pub fn handle(cx: &Context, request: AlterPartitionReassignmentsRequest) -> Outc
 }
 
 fn reassign(cx: &Context, topic: &ReassignableTopic, may_resize: bool) -> ReassignableTopicResponse {
-    let found = match cx.services.catalog.topic(&topic.name) {
+    let found = match cx.topic(&topic.name) {
         Ok(Some(found)) => Ok(found),
         Ok(None) => {
             Err((ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, format!("Unable to find a topic named {}.", topic.name)))

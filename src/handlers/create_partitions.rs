@@ -46,7 +46,7 @@ pub fn handle(cx: &Context, request: CreatePartitionsRequest) -> Outcome {
 
 fn grow(cx: &Context, asked: &CreatePartitionsTopic, validate_only: bool, deadline: Instant) -> Result<(), Refusal> {
     let catalog = &cx.services.catalog;
-    let topic = catalog.topic(&asked.name).map_err(|error| (for_admin(&error), error.to_string()))?;
+    let topic = cx.topic_by(&asked.name, deadline).map_err(|error| (for_admin(&error), error.to_string()))?;
     let unknown = AlterTopicError::Unknown(asked.name.clone());
     let topic = topic.ok_or_else(|| grow_topic_error(&unknown))?;
     let additional = Catalog::validate_growth(&topic, asked.count).map_err(|error| grow_topic_error(&error))?;

@@ -72,7 +72,7 @@ fn create(
     if asked.name == "__cluster_metadata" {
         return Err((ErrorCode::INVALID_REQUEST, format!("Creation of internal topic {} is prohibited.", asked.name)));
     }
-    let exists = catalog.topic(&asked.name).map_err(|e| (for_admin(&e), e.to_string()))?;
+    let exists = cx.topic_by(&asked.name, deadline).map_err(|e| (for_admin(&e), e.to_string()))?;
     if exists.is_some() {
         return Err((ErrorCode::TOPIC_ALREADY_EXISTS, format!("Topic '{}' already exists.", asked.name)));
     }

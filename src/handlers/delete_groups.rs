@@ -3,18 +3,20 @@
 //! Behavior: groups that other gateways own are removed by them, each by a request of its own. One row for each group, however often it is named, in the order of the request.
 
 use super::awaited::{STORE_WAIT, answer_when_there};
-use super::{Context, Outcome, owned};
+use super::{Context, Outcome, once, owned};
 use crate::group::Route;
 use crate::promise::promises;
 use crate::protocol::error_code::ErrorCode;
 use crate::protocol::messages::delete_groups::{DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse};
-use std::collections::HashSet;
 
 pub fn handle(cx: &Context, request: DeleteGroupsRequest) -> Outcome {
-    let mut seen = HashSet::new();
-    let names: Vec<String> = request.groups_names.into_iter().filter(|name| seen.insert(name.clone())).collect();
+    let names = once(request.groups_names, String::clone);
     let (kept, pending) = promises(&cx.services.wakeups, names.len());
     for (name, promise) in names.iter().zip(kept) {
+        if cx.is_late() {
+            promise.keep(ErrorCode::COORDINATOR_NOT_AVAILABLE);
+            continue;
+        }
         match owned::route(cx, name) {
             Route::Here => cx.services.groups.delete(name, promise),
             Route::At(process) => {

@@ -38,7 +38,7 @@ pub fn handle(cx: &Context, request: DeleteTopicsRequest) -> Outcome {
         .iter()
         .map(|item| match twice.contains(&key(item)) {
             true => Err((ErrorCode::INVALID_REQUEST, "Duplicate topic name or id.".to_owned())),
-            false => find(cx, item),
+            false => find(cx, item, deadline),
         })
         .collect();
     let mut ids = HashSet::new();
@@ -62,17 +62,16 @@ fn key(item: &DeleteTopicState) -> (&Option<String>, Uuid) {
     (&item.name, item.topic_id)
 }
 
-fn find(cx: &Context, item: &DeleteTopicState) -> Result<Arc<Topic>, Refusal> {
-    let catalog = &cx.services.catalog;
+fn find(cx: &Context, item: &DeleteTopicState, deadline: Instant) -> Result<Arc<Topic>, Refusal> {
     let (found, missing) = match (&item.name, item.topic_id) {
         (None, Uuid::ZERO) => {
             let text = "Neither topic name nor id were specified.".to_owned();
             return Err((ErrorCode::INVALID_REQUEST, text));
         }
-        (Some(name), Uuid::ZERO) => (catalog.topic(name), delete_topic_error(&DeleteTopicError::Unknown)),
+        (Some(name), Uuid::ZERO) => (cx.topic_by(name, deadline), delete_topic_error(&DeleteTopicError::Unknown)),
         (None, id) => {
             let text = "This server does not host this topic id.".to_owned();
-            (catalog.topic_by_id(&id), (ErrorCode::UNKNOWN_TOPIC_ID, text))
+            (cx.topic_by_id(&id), (ErrorCode::UNKNOWN_TOPIC_ID, text))
         }
         (Some(_), _) => {
             let text = "You may not specify both topic name and topic id.".to_owned();

@@ -7,14 +7,14 @@
 //!   STATIC_BROKER_CONFIG where they are not Kafka's defaults; those without a meaning here as Kafka would have them. There
 //!   is one logger, `root`. The cluster-wide dynamic settings (empty name), client metrics and groups are empty lists:
 //!   nothing can be set there.
-//! - A name in the filter that is not known is left out.
+//! - A name in the filter that is not known is left out. A resource has one row, however often it is named.
 //!
 //! Version notes: types and documentation since 3 (KIP-569).
 
 use super::broker_settings::{BROKER_SETTINGS, BrokerSetting};
 use super::errors::for_admin;
 use super::incremental_alter_configs::ROOT_LOGGER;
-use super::{Context, Outcome};
+use super::{Context, Outcome, once};
 use crate::catalog::settings::{Kind, SETTINGS, Setting};
 use crate::catalog::{CatalogDefaults, TopicSettings, names};
 use crate::config::Config;
@@ -54,7 +54,8 @@ pub(super) struct Entry {
 }
 
 pub fn handle(cx: &Context, request: DescribeConfigsRequest) -> Outcome {
-    let results = request.resources.iter().map(|resource| match entries(cx, resource) {
+    let resources = once(request.resources, |resource| (resource.resource_type, resource.resource_name.clone()));
+    let results = resources.iter().map(|resource| match entries(cx, resource) {
         Ok(entries) => DescribeConfigsResult {
             resource_type: resource.resource_type,
             resource_name: resource.resource_name.clone(),
@@ -93,7 +94,7 @@ fn entries(cx: &Context, resource: &DescribeConfigsResource) -> Result<Vec<Entry
                 return Err((ErrorCode::INVALID_TOPIC_EXCEPTION, fault));
             }
             let catalog = &cx.services.catalog;
-            let topic = catalog.topic(name).map_err(|e| (for_admin(&e), e.to_string()))?;
+            let topic = cx.topic(name).map_err(|e| (for_admin(&e), e.to_string()))?;
             let missing = || (ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, format!("There is no topic {name}."));
             Ok(topic_entries(&topic.ok_or_else(missing)?.settings, &catalog.defaults()).collect())
         }

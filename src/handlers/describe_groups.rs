@@ -1,6 +1,7 @@
 //! DescribeGroups: state and members of groups.
 //!
-//! Behavior: groups that other gateways own are described by them. One row for each group asked for, in that order.
+//! Behavior: groups that other gateways own are described by them. One row for each group asked for, in that order, however often
+//! it is named.
 //!
 //! Version notes: 3 can tell the authorized operations (KIP-430), 4 the instance ids; a group that is not there is Dead
 //! without an error up to 5, and GROUP_ID_NOT_FOUND from 6 on (KIP-1043).
@@ -8,7 +9,7 @@
 use super::authorized::GROUP_OPERATIONS;
 use super::awaited::{STORE_WAIT, answer_when_there};
 use super::errors::for_coordinator;
-use super::{Context, Outcome, owned};
+use super::{Context, Outcome, once, owned};
 use crate::group::{Described, DescribedMember, Groups, Route};
 use crate::limits::STORE_CALL_MAX;
 use crate::promise::promises;
@@ -22,9 +23,13 @@ const NOT_FOUND_FROM: i16 = 6;
 
 pub fn handle(cx: &Context, request: DescribeGroupsRequest) -> Outcome {
     let with_operations = request.include_authorized_operations && cx.header.api_version >= OPERATIONS_FROM;
-    let asked = request.groups;
+    let asked = once(request.groups, String::clone);
     let (kept, pending) = promises(&cx.services.wakeups, asked.len());
     for (group_id, promise) in asked.iter().zip(kept) {
+        if cx.is_late() {
+            promise.keep(refused(String::new(), ErrorCode::COORDINATOR_NOT_AVAILABLE));
+            continue;
+        }
         match owned::route(cx, group_id) {
             Route::Here => promise.keep(describe(cx, group_id.clone())),
             Route::At(process) => {

@@ -2,6 +2,7 @@
 //!
 //! Behavior:
 //! - All that `PartitionLog` remembers are told, in the order of their ids. A cold log is loaded first.
+//! - A partition has one row, however often it is named.
 //! - Times of batches are not remembered under CreateTime: the last timestamp is then -1, unknown. There are no
 //!   transactions, so no coordinator epoch and no start of one.
 
@@ -14,11 +15,17 @@ use crate::protocol::error_code::ErrorCode;
 use crate::protocol::messages::describe_producers::{
     DescribeProducersRequest, DescribeProducersResponse, PartitionResponse, ProducerState, TopicRequest, TopicResponse,
 };
+use std::collections::HashSet;
 
 const NO_COORDINATOR_EPOCH: i32 = -1;
 
 pub fn handle(cx: &Context, request: DescribeProducersRequest) -> Outcome {
-    let topics = request.topics.into_iter().map(|asked| describe(cx, asked)).collect();
+    let mut seen = HashSet::new();
+    let topics = request.topics.into_iter().map(|mut asked| {
+        asked.partition_indexes.retain(|index| seen.insert((asked.name.clone(), *index)));
+        describe(cx, asked)
+    });
+    let topics = topics.collect();
     cx.reply(&DescribeProducersResponse { topics, ..Default::default() })
 }
 

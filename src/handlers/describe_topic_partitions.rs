@@ -51,7 +51,7 @@ fn find(cx: &Context, name: &str) -> Found {
     if names::fault(name).is_some() {
         return Err(ErrorCode::INVALID_TOPIC_EXCEPTION);
     }
-    match cx.services.catalog.topic(name) {
+    match cx.topic(name) {
         Ok(Some(topic)) => Ok(topic),
         Ok(None) => Err(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION),
         Err(_) => Err(ErrorCode::LEADER_NOT_AVAILABLE),

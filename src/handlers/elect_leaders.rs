@@ -44,7 +44,7 @@ pub fn handle(cx: &Context, request: ElectLeadersRequest) -> Outcome {
 
 fn elect(cx: &Context, asked: &TopicPartitions) -> ReplicaElectionResult {
     let unknown = |text: String| (ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, text);
-    match cx.services.catalog.topic(&asked.topic) {
+    match cx.topic(&asked.topic) {
         Ok(Some(topic)) => rows(asked, |index| match usize::try_from(index) {
             Ok(place) if place < topic.partitions.len() => {
                 let text = "The partition has the leader it prefers; no election is needed.";

@@ -2,6 +2,7 @@
 //!
 //! Behavior:
 //! - Whole batches only; the first batch of the first partition that has one comes whatever its size.
+//! - A partition that has more than fits counts towards min_bytes with all that it may bring: Kafka would cut a batch there.
 //! - Below min_bytes the request is parked on its partitions until one grows or max_wait_ms is over; nothing is read from
 //!   the store meanwhile. An error on any partition is answered at once.
 //! - No sessions (KIP-227): every answer has session id 0, which tells clients to send full requests; an incremental
@@ -59,11 +60,13 @@ pub fn handle(cx: &Context, request: FetchRequest) -> Outcome {
         let partitions = asked.collect();
         topics.push(AskedTopic { name: topic.topic, id: topic.topic_id, partitions });
     }
+    let bytes_max = usize::try_from(request.max_bytes).unwrap_or(0).min(FETCH_BYTES_MAX);
     let fetching = Fetching {
         cx: cx.clone(),
         topics,
-        bytes_min: usize::try_from(request.min_bytes).unwrap_or(0),
-        bytes_max: usize::try_from(request.max_bytes).unwrap_or(0).min(FETCH_BYTES_MAX),
+        // More than the answer may hold never comes.
+        bytes_min: usize::try_from(request.min_bytes).unwrap_or(0).min(bytes_max),
+        bytes_max,
         read_committed: request.isolation_level == READ_COMMITTED,
         read_max: wait.clamp(FETCH_READ_MIN, FETCH_READ_MAX),
         deadline: cx.now.mono + wait,
@@ -95,14 +98,14 @@ struct Asked {
 
 impl Parked for Fetching {
     fn poll(&mut self, now: Now) -> Option<Outcome> {
-        let mut round = Round { bytes: 0, failed: false, by: now.mono + self.read_max };
+        let mut round = Round { bytes: 0, counted: 0, failed: false, by: now.mono + self.read_max };
         let responses = self.topics.iter().map(|topic| FetchableTopicResponse {
             topic: topic.name.clone(),
             topic_id: topic.id,
             partitions: topic.partitions.iter().map(|asked| self.read(topic, asked, &mut round)).collect(),
         });
         let responses: Vec<_> = responses.collect();
-        let enough = round.bytes >= self.bytes_min || round.failed || responses.is_empty();
+        let enough = round.counted >= self.bytes_min || round.failed || responses.is_empty();
         (enough || now.mono >= self.deadline).then(|| self.cx.reply(&FetchResponse { responses, ..Default::default() }))
     }
 
@@ -130,6 +133,8 @@ impl Parked for Fetching {
 /// One pass over all partitions.
 struct Round {
     bytes: usize,
+    /// What counts towards min_bytes.
+    counted: usize,
     failed: bool,
     by: Instant,
 }
@@ -153,7 +158,10 @@ impl Fetching {
             }
         };
         match outcome {
-            Ok(read) => self.fill(&mut row, read, round),
+            Ok(read) => {
+                tell_bounds(&mut row, read.view);
+                row.records = Some(joined(read));
+            }
             Err((_, LogError::Store(_))) if asked.log.as_ref().is_ok_and(|log| log.known_view().is_some()) => {
                 // The store is slow or away: there may be data, but not yet. Clients ask again.
                 let view = asked.log.as_ref().ok().and_then(|log| log.known_view()).unwrap_or_default();
@@ -170,18 +178,20 @@ impl Fetching {
         row
     }
 
-    fn read_log(&self, log: &Arc<PartitionLog>, partition: &FetchPartition, round: &Round) -> Result<Read, LogError> {
+    fn read_log(
+        &self,
+        log: &Arc<PartitionLog>,
+        partition: &FetchPartition,
+        round: &mut Round,
+    ) -> Result<Read, LogError> {
         let wanted = usize::try_from(partition.partition_max_bytes).unwrap_or(0);
-        let left = self.bytes_max.saturating_sub(round.bytes);
+        let room = wanted.min(self.bytes_max.saturating_sub(round.bytes));
         // The first batch of all comes whatever its size.
         let oversized = round.bytes == 0;
-        log.read(partition.fetch_offset, wanted.min(left), oversized, round.by)
-    }
-
-    fn fill(&self, row: &mut PartitionData, read: Read, round: &mut Round) {
-        tell_bounds(row, read.view);
+        let read = log.read(partition.fetch_offset, room, oversized, round.by)?;
         round.bytes += read.bytes;
-        row.records = Some(joined(read));
+        round.counted += if read.is_cut { read.bytes.max(room) } else { read.bytes };
+        Ok(read)
     }
 }
 

@@ -47,8 +47,11 @@ pub fn handle(cx: &Context, request: FindCoordinatorRequest) -> Outcome {
 fn find(cx: &Context, key_type: i8, key: &str) -> Result<Broker, (ErrorCode, &'static str)> {
     match key_type {
         GROUP => {
-            let cluster = &cx.services.cluster;
-            let named = cx.services.groups.coordinator(key).and_then(|process| cluster.broker_of(&process));
+            let (cluster, groups) = (&cx.services.cluster, &cx.services.groups);
+            let late = || (ErrorCode::COORDINATOR_NOT_AVAILABLE, "It was too much to be found out at once.");
+            let owner =
+                if cx.is_late() { groups.coordinator_known(key).ok_or_else(late)? } else { groups.coordinator(key) };
+            let named = owner.and_then(|process| cluster.broker_of(&process));
             let found = named.or_else(|| cluster.broker());
             found.ok_or((ErrorCode::COORDINATOR_NOT_AVAILABLE, "JetStream cannot be reached yet."))
         }

@@ -456,6 +456,20 @@ fn b026_commits_for_a_deleted_topic_do_not_count_for_its_successor() {
 }
 
 #[test]
+fn commits_outlive_a_clusters_leader_that_does_not_know_their_topic_yet() {
+    let rig = Rig::new();
+    rig.store.set_clustered(true);
+    rig.commit(2, "g", &[("a", &[(0, 7)])]);
+    let deadline = rig.clock.now().mono + Duration::from_secs(5);
+    let streams = rig.store.stream_list("kafka.a.*", deadline).expect("the memory answers").streams;
+    streams.iter().for_each(|stream| rig.store.stream_delete(&stream.name, deadline).expect("it is there"));
+    rig.sleep(Duration::from_secs(10));
+    streams.iter().for_each(|stream| drop(rig.store.stream_create(&stream.config, deadline).expect("there again")));
+    rig.sleep(Duration::from_secs(60));
+    assert_eq!(rig.fetch(5, "g", Some(&[("a", &[0])])), (vec![row("a", &[(0, 7, 0)])], 0));
+}
+
+#[test]
 fn who_may_commit_without_being_a_member() {
     let rig = Rig::new();
     let code = |version: i16, generation: i32, member_id: &str| {
@@ -512,6 +526,20 @@ fn b116_groups_are_listed_by_state_and_type() {
     assert_eq!(rig.list(5, &["nonsense"], &[]), [""; 0]);
     assert_eq!(rig.list(5, &[], &["Classic"]), ["full", "simple"]);
     assert_eq!(rig.list(5, &[], &["consumer"]), [""; 0]);
+}
+
+#[test]
+fn groups_are_listed_by_a_few_questions_however_many_there_are() {
+    let rig = Rig::new();
+    let groups: Vec<String> = (0..50).map(|n| format!("g{n}")).collect();
+    for group in &groups {
+        rig.commit(2, group, &[("a", &[(0, 7)])]);
+    }
+    let fresh = Rig::over(rig.store.clone());
+    let before = rig.store.counts().reads();
+    assert_eq!(fresh.list(4, &[], &[]).len(), 50);
+    let asked = rig.store.counts().reads() - before;
+    assert!(asked < 20, "{asked} questions");
 }
 
 #[test]

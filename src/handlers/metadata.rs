@@ -109,7 +109,7 @@ fn asked_row(
         if cx.header.api_version < TOPIC_IDS_SINCE {
             return refusal(asked.name.clone().or_else(no_name), asked.topic_id, ErrorCode::INVALID_REQUEST);
         }
-        return match cx.services.catalog.topic_by_id(&asked.topic_id) {
+        return match cx.topic_by_id(&asked.topic_id) {
             Ok(Some(topic)) => row(brokers, &topic),
             Ok(None) => refusal(None, asked.topic_id, ErrorCode::UNKNOWN_TOPIC_ID),
             Err(_) => refusal(None, asked.topic_id, ErrorCode::LEADER_NOT_AVAILABLE),
@@ -131,7 +131,8 @@ fn find_or_create(cx: &Context, name: &str, create_by: Option<Instant>) -> Resul
     if names::fault(name).is_some() {
         return Err(ErrorCode::INVALID_TOPIC_EXCEPTION);
     }
-    match catalog.topic(name) {
+    let found = create_by.map_or_else(|| cx.topic(name), |deadline| cx.topic_by(name, deadline));
+    match found {
         Ok(Some(topic)) => return Ok(topic),
         Ok(None) => {}
         Err(_) => return Err(ErrorCode::LEADER_NOT_AVAILABLE),

@@ -58,26 +58,29 @@ pub mod unregister_broker;
 pub mod update_features;
 
 use crate::activity::{self, Label, Phase};
-use crate::catalog::Catalog;
+use crate::catalog::{Catalog, Topic};
 use crate::clock::{Clock, Now};
 use crate::cluster::Cluster;
 use crate::config::Config;
 use crate::forward::{Forwarder, Responder, Visit};
 use crate::group::{Groups, Route};
+use crate::limits::LOOKING_MAX;
 use crate::log::Logs;
 use crate::metrics::Metrics;
 use crate::offsets::Offsets;
 use crate::protocol::api::{self, ApiKey, Message, Request};
 use crate::protocol::frame::{self, Opened};
 use crate::protocol::header::RequestHeader;
-use crate::store::Store;
+use crate::store::{Store, StoreError, StoreResult};
 use crate::tasks::Tasks;
 use crate::wake::{Wakeups, WatchKey};
-use crate::wire::Reader;
+use crate::wire::{Reader, Uuid};
 use bytes::Bytes;
 use guests::Guests;
 use owned::OfGroup;
 use slog::{Logger, debug, error};
+use std::collections::HashSet;
+use std::hash::Hash;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Instant;
@@ -172,6 +175,26 @@ pub struct Context {
 }
 
 impl Context {
+    /// The topic of that name. Once the request has looked for things for long, memory alone is asked.
+    pub fn topic(&self, name: &str) -> StoreResult<Option<Arc<Topic>>> {
+        self.topic_by(name, self.now.mono + LOOKING_MAX)
+    }
+
+    /// As `topic`, for a request that may take its time until `deadline`.
+    pub fn topic_by(&self, name: &str, deadline: Instant) -> StoreResult<Option<Arc<Topic>>> {
+        let catalog = &self.services.catalog;
+        if self.services.clock.now().mono < deadline { catalog.topic(name) } else { catalog.remembered(name) }
+    }
+
+    pub fn topic_by_id(&self, id: &Uuid) -> StoreResult<Option<Arc<Topic>>> {
+        if self.is_late() { Err(StoreError::Busy) } else { self.services.catalog.topic_by_id(id) }
+    }
+
+    /// Whether the request has looked for things in the store for as long as it may.
+    pub fn is_late(&self) -> bool {
+        self.services.clock.now().mono >= self.now.mono + LOOKING_MAX
+    }
+
     pub fn reply<M: Message>(&self, response: &M) -> Outcome {
         let (frame, errors) = frame::response_and_errors(&self.header, response);
         let took = self.services.clock.now().mono.saturating_duration_since(self.now.mono);
@@ -350,6 +373,13 @@ impl Gateway {
             }
         }
     }
+}
+
+/// Leaves out what a request names again. Where an answer may be long, a short request that names one thing very often would
+/// have more made than memory holds.
+fn once<T, K: Eq + Hash>(named: Vec<T>, key: impl Fn(&T) -> K) -> Vec<T> {
+    let mut seen = HashSet::new();
+    named.into_iter().filter(|one| seen.insert(key(one))).collect()
 }
 
 /// Decodes a request and has it answered by the gateway that owns its group.

@@ -52,7 +52,7 @@ pub fn handle(cx: &Context, request: OffsetCommitRequest) -> Outcome {
     let mut places = Vec::new();
     let mut commits = Vec::new();
     for topic in request.topics {
-        let found = cx.services.catalog.topic(&topic.name).map_err(|error| for_coordinator(&error));
+        let found = cx.topic(&topic.name).map_err(|error| for_coordinator(&error));
         let found = found.and_then(|topic| topic.ok_or(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION));
         let mut rows = Vec::with_capacity(topic.partitions.len());
         for partition in topic.partitions {

@@ -33,7 +33,7 @@ pub fn handle(cx: &Context, request: OffsetDeleteRequest) -> Outcome {
     let mut places = Vec::new();
     let mut asked = Vec::new();
     for topic in request.topics {
-        let found = match cx.services.catalog.topic(&topic.name) {
+        let found = match cx.topic(&topic.name) {
             Ok(found) => found,
             Err(error) => return refuse(for_coordinator(&error)),
         };

@@ -7,10 +7,10 @@
 //! - Any group, in any state; `require_stable` changes nothing as long as there are no transactions.
 //!
 //! Version notes: up to 7 one group, with the error at the top from 2 on; a null list of topics means all of them from 2 on;
-//! from 8 on several groups, each with its error (KIP-709).
+//! from 8 on several groups, each with its error (KIP-709), and one row however often it is named.
 
 use super::errors::for_offset_fetch;
-use super::{Context, Outcome};
+use super::{Context, Outcome, once};
 use crate::group::Groups;
 use crate::limits::STORE_CALL_MAX;
 use crate::offsets::{Committed, Slot, TopicPartition};
@@ -20,15 +20,21 @@ use crate::protocol::messages::offset_fetch::{
     OffsetFetchResponsePartitions, OffsetFetchResponseTopic, OffsetFetchResponseTopics,
 };
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 const GROUPS_FROM: i16 = 8;
+
+/// How long the topics of commits are looked for. Whoever gets an error begins again, so it may take most of the 30 s that clients
+/// wait.
+const TOPICS_MAX: Duration = Duration::from_secs(20);
 
 /// Topics and the partitions asked for; `None`: whatever is committed.
 type Asked = Option<Vec<(String, Vec<i32>)>>;
 
 pub fn handle(cx: &Context, request: OffsetFetchRequest) -> Outcome {
     if cx.header.api_version >= GROUPS_FROM {
-        let groups = request.groups.into_iter().map(|group| {
+        let asked = once(request.groups, |group| group.group_id.clone());
+        let groups = asked.into_iter().map(|group| {
             let asked = group.topics.map(|topics| topics.into_iter().map(|t| (t.name, t.partition_indexes)).collect());
             let (error, topics) = fetch(cx, &group.group_id, asked);
             OffsetFetchResponseGroup { group_id: group.group_id, topics, error_code: error.code() }
@@ -42,7 +48,8 @@ pub fn handle(cx: &Context, request: OffsetFetchRequest) -> Outcome {
 }
 
 fn fetch(cx: &Context, group: &str, asked: Asked) -> (ErrorCode, Vec<OffsetFetchResponseTopics>) {
-    let found = Groups::check_id(group, true).and_then(|()| {
+    let in_time = if cx.is_late() { Err(ErrorCode::COORDINATOR_LOAD_IN_PROGRESS) } else { Ok(()) };
+    let found = Groups::check_id(group, true).and(in_time).and_then(|()| {
         let committed = cx.services.groups.committed(group, cx.now.mono + STORE_CALL_MAX);
         without_deleted_topics(cx, committed.map_err(|error| for_offset_fetch(&error))?)
     });
@@ -67,7 +74,7 @@ fn without_deleted_topics(
     let mut ids = BTreeMap::new();
     for at in slots.keys() {
         if !ids.contains_key(&at.topic) {
-            let topic = cx.services.catalog.topic(&at.topic).map_err(|error| for_offset_fetch(&error))?;
+            let topic = cx.topic_by(&at.topic, cx.now.mono + TOPICS_MAX).map_err(|error| for_offset_fetch(&error))?;
             ids.insert(at.topic.clone(), topic.map(|topic| topic.id));
         }
     }

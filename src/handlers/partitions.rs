@@ -28,8 +28,8 @@ impl Named<'_> {
 
     pub fn topic(&self, cx: &Context) -> Result<Arc<Topic>, ErrorCode> {
         let found = match self {
-            Named::Name(name) => cx.services.catalog.topic(name),
-            Named::Id(id) => cx.services.catalog.topic_by_id(id),
+            Named::Name(name) => cx.topic(name),
+            Named::Id(id) => cx.topic_by_id(id),
         };
         found.map_err(|error| errors::for_partition(&error))?.ok_or_else(|| self.unknown())
     }

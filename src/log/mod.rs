@@ -273,13 +273,16 @@ impl Logs {
     pub fn partition(&self, topic: &Topic, index: i32) -> Option<Arc<PartitionLog>> {
         let place = topic.partitions.get(usize::try_from(index).ok()?)?;
         let key = (topic.id, index);
-        let log = {
+        let fresh = || Arc::new(PartitionLog::new(self.shared.clone(), topic.name.clone(), key, place.clone()));
+        let mut log = self.open.lock().expect("no holder panics").entry(key).or_insert_with(fresh).clone();
+        if log.is_gone() {
+            // Its stream was missing, and the topic is there all the same: then it was so for a while only.
             let mut open = self.open.lock().expect("no holder panics");
-            let log = open.entry(key).or_insert_with(|| {
-                Arc::new(PartitionLog::new(self.shared.clone(), topic.name.clone(), key, place.clone()))
-            });
-            log.clone()
-        };
+            if open.get(&key).is_none_or(|present| Arc::ptr_eq(present, &log)) {
+                open.insert(key, fresh());
+            }
+            log = open.get(&key).expect("just put there").clone();
+        }
         let mut early = self.early.lock().expect("no holder panics");
         if !early.is_empty() {
             let names = [topic.name.clone(), topic.id.to_string()];

@@ -359,10 +359,10 @@ impl PartitionLog {
     }
 
     /// Turns a store error into ours; a missing stream ends the log. A cluster whose leader does not know all streams yet also
-    /// says that one is missing: there it is the catalog that makes sure, and ends the log.
+    /// says that one is missing, however few replicas it has: there it is the catalog that makes sure, and ends the log.
     pub(super) fn lost(&self, error: StoreError) -> LogError {
         match error {
-            StoreError::NoStream if self.place.replicas > 1 => {
+            StoreError::NoStream if self.place.replicas > 1 || self.shared.store.info().clustered => {
                 self.shared.stream_is_gone(&self.topic);
                 LogError::Store(StoreError::Unavailable)
             }

@@ -23,6 +23,8 @@ pub struct Read {
     pub records: Vec<Bytes>,
     /// Their size together.
     pub bytes: usize,
+    /// There is more, for which there was no room.
+    pub is_cut: bool,
     /// The log's bounds after reading.
     pub view: View,
 }
@@ -48,14 +50,17 @@ impl PartitionLog {
         if offset < view.log_start || offset > view.high_watermark {
             return Err(LogError::OutOfRange(view));
         }
-        let mut read = Read { records: Vec::new(), bytes: 0, view };
+        let mut read = Read { records: Vec::new(), bytes: 0, is_cut: false, view };
         let mut at = offset;
         let mut empty = None;
         while at < view.high_watermark {
             let cached = self.shared.cache.get(self.key, at);
             let chains = match cached {
                 Some(chain) => vec![chain],
-                None if read.bytes > 0 && read.bytes + READ_AHEAD_BYTES / 16 > bytes_max => break,
+                None if read.bytes > 0 && read.bytes + READ_AHEAD_BYTES / 16 > bytes_max => {
+                    read.is_cut = true;
+                    break;
+                }
                 None => match self.fill(at, bytes_max.saturating_sub(read.bytes), deadline) {
                     Ok(chains) => chains,
                     // What was found so far is an answer; the rest is asked for again.
@@ -202,6 +207,7 @@ impl Read {
                 let longer = if taken.is_empty() { start..end } else { taken.start..end };
                 let first = self.bytes == 0 && taken.is_empty();
                 if self.bytes + longer.len() > bytes_max && !(first && oversized) {
+                    self.is_cut = true;
                     whole = false;
                     break;
                 }

@@ -212,6 +212,9 @@ fn store_time_is_found(store: &dyn Store, later: &dyn Fn() -> i64) {
     assert_eq!(since(first.stored_ms + 1), Some(at));
     assert_eq!(since(second.stored_ms), Some(at));
     assert_eq!(since(second.stored_ms + 60_000), None);
+    // Clients that count in nanoseconds, and the end of all times.
+    assert_eq!([since(second.stored_ms * 1_000_000), since(i64::MAX)], [None, None]);
+    assert_eq!(since(i64::MIN), Some(Sequence(1)));
     assert_eq!(store.message_stored_since("contract-none", 0, soon()), Err(StoreError::NoStream));
 }
 

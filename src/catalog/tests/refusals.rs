@@ -50,3 +50,34 @@ fn a_refusal_for_want_of_room_names_what_was_asked_for() {
         assert!(matches!(&refused, Err(CreateTopicError::NoRoom(text)) if text.contains(expected)), "{refused:?}");
     }
 }
+
+#[test]
+fn a_cluster_is_asked_twice_before_a_topic_is_missing_however_few_its_replicas() {
+    let cluster = Cluster::new();
+    cluster.store.set_clustered(true);
+    let (maker, gateway) = (cluster.gateway(), cluster.gateway());
+    maker.create("t", 1).expect("room");
+    let mut misses = 1;
+    gateway.store.on_call(move |call| match call {
+        Call::Info(_) if misses > 0 => {
+            misses -= 1;
+            Fate::Refuse(StoreError::NoStream)
+        }
+        _ => Fate::Pass,
+    });
+    assert!(gateway.topic("t").is_some(), "a leader that was just elected did not know it");
+}
+
+#[test]
+fn in_a_full_store_a_topic_can_be_deleted() {
+    let cluster = Cluster::new();
+    let gateway = cluster.gateway();
+    let made = gateway.create("t", 2).expect("room");
+    cluster.store.set_full(true);
+    assert!(gateway.catalog.validate_alteration("t", &Alteration::All(Default::default())).is_ok());
+    let refused =
+        gateway.catalog.alter("t", &Alteration::All(Default::default()), cluster.now() + Duration::from_secs(5));
+    assert!(matches!(refused, Err(AlterTopicError::Store(StoreError::NoSpace(_)))), "{refused:?}");
+    assert_eq!(gateway.delete("t").map(|topic| topic.id), Ok(made.id));
+    assert_eq!(cluster.streams(), [""; 0]);
+}

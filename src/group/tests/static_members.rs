@@ -128,6 +128,21 @@ fn if_only_absent_static_members_are_left_the_rebalance_waits_on() {
 }
 
 #[test]
+fn a_rebalance_that_waits_on_does_not_spin_however_short_its_timeout() {
+    check(
+        "join a instance=i1 rebalance=0s session=30s
+         sleep 3s
+         sync a assign=a:p0
+         join c rebalance=0s
+         gone c
+         sleep 5s
+         expect group state=PreparingRebalance members=a generation=1
+         join a
+         expect join a generation=2 members=a",
+    );
+}
+
+#[test]
 fn instance_ids_are_checked() {
     with_two(
         "join x instance=i9 id=stranger

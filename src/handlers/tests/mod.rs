@@ -1,6 +1,8 @@
 //! Requests as clients send them, through the table of handlers, over a store in memory.
 
 mod admin;
+mod fetch;
+mod much;
 mod security;
 mod settings;
 mod topics;

@@ -199,3 +199,31 @@ fn the_batch_without_records_that_marks_a_jump_is_shown_only_where_nothing_follo
         assert_eq!(reader.consume(0, 1_000), vec![(0, 10), (end, end + 1)]);
     }
 }
+
+#[test]
+fn a_log_whose_stream_was_missing_for_a_while_begins_anew() {
+    let world = World::new();
+    let gateway = world.gateway();
+    append_all(&gateway, 3);
+    gateway.sleep(Duration::from_secs(5));
+    world.store.stream_delete(STREAM, Instant::now()).expect("deleted");
+    assert!(gateway.append(batch(1)).is_err());
+    assert!(gateway.log.is_gone());
+    world.create_stream();
+    let again = Gateway { log: gateway.logs.partition(&world.topic, 0).expect("there is one"), ..gateway };
+    let next = again.append(batch(1)).expect("the topic is there");
+    assert!(next >= 30, "{next} was given before");
+}
+
+#[test]
+fn what_a_cluster_does_not_know_is_not_gone_with_one_replica_either() {
+    let world = World::new();
+    world.store.set_clustered(true);
+    let gateway = world.gateway();
+    append_all(&gateway, 3);
+    let stream = world.store.stream_info(STREAM, Instant::now()).expect("there");
+    world.store.stream_delete(STREAM, Instant::now()).expect("deleted");
+    assert_eq!(gateway.append(batch(1)), Err(LogError::Store(StoreError::Unavailable)));
+    world.store.stream_create(&stream.config, Instant::now()).expect("there again");
+    assert!(gateway.append(batch(1)).is_ok());
+}

@@ -34,6 +34,9 @@ const POISONED_MAX: usize = 4096;
 /// A read for "at or after" goes to the leader if poison stands within this many sequences.
 const POISON_REACH: u64 = 1024;
 
+/// The server counts in nanoseconds, in 64 bits: it takes times after the year 2262 for long ago.
+const SERVER_MS_MAX: i64 = i64::MAX / 1_000_000;
+
 /// Header names that the server adds to a message read raw.
 const ADDED: [&str; 6] =
     ["Nats-Stream", "Nats-Subject", "Nats-Sequence", "Nats-Time-Stamp", "Nats-Num-Pending", "Nats-Last-Sequence"];
@@ -277,6 +280,7 @@ impl NatsStore {
     }
 
     pub(super) fn stored_since(&self, stream: &str, wall_ms: i64, deadline: Instant) -> StoreResult<Option<Sequence>> {
+        let wall_ms = wall_ms.clamp(-SERVER_MS_MAX, SERVER_MS_MAX);
         let found = if self.level() >= 1 {
             let body = json!({ "start_time": time::format(wall_ms), "next_by_subj": ">" });
             self.leader_ask(stream, &body, deadline)

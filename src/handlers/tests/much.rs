@@ -1,0 +1,68 @@
+//! Requests that name very much.
+
+use super::*;
+use crate::protocol::messages::describe_configs::{DescribeConfigsRequest, DescribeConfigsResource};
+use crate::protocol::messages::describe_groups::DescribeGroupsRequest;
+use crate::protocol::messages::describe_producers::{DescribeProducersRequest, TopicRequest};
+use crate::protocol::messages::offset_fetch::{OffsetFetchRequest, OffsetFetchRequestGroup};
+
+/// A request that has been looking for things for long.
+fn late<R: Request>(rig: &Rig, version: i16) -> Context {
+    let now = rig.clock.now();
+    rig.clock.advance(crate::limits::LOOKING_MAX);
+    let services = rig.gateway.services().clone();
+    let header = RequestHeader { api_key: R::KEY.code(), ..header(version) };
+    Context { services, header, client_host: PEER, now, is_visit: false }
+}
+
+#[test]
+fn a_request_that_names_very_much_comes_to_an_end() {
+    let rig = Rig::new();
+    rig.metadata(9, &["known"]);
+    rig.store.set_outage(Some(Outage::NoAnswer));
+    let reads = || rig.store.counts().reads();
+    let before = reads();
+
+    let names = no_creation(&["known", "a", "b", "c"]);
+    let Outcome::Reply(reply) = metadata::handle(&late::<MetadataRequest>(&rig, 9), names) else {
+        panic!("it is answered")
+    };
+    let (_, response) = frame::read_response::<MetadataRequest>(9, Bytes::from(reply).slice(4..)).expect("readable");
+    let unknown = ErrorCode::LEADER_NOT_AVAILABLE.code();
+    assert_eq!(codes(&response.topics), [0, unknown, unknown, unknown], "to be asked for again");
+
+    let coordinator_keys = vec!["a".to_owned(), "b".to_owned()];
+    let ask = FindCoordinatorRequest { coordinator_keys, ..Default::default() };
+    let Outcome::Reply(reply) = find_coordinator::handle(&late::<FindCoordinatorRequest>(&rig, 4), ask) else {
+        panic!("it is answered")
+    };
+    let (_, found) =
+        frame::read_response::<FindCoordinatorRequest>(4, Bytes::from(reply).slice(4..)).expect("readable");
+    for row in found.coordinators {
+        check(row.error_code, ErrorCode::COORDINATOR_NOT_AVAILABLE);
+    }
+    assert_eq!(reads(), before, "and the store is not asked");
+}
+
+/// Half a megabyte of names must not ask for gigabytes.
+#[test]
+fn what_is_named_again_is_told_once() {
+    let rig = Rig::new();
+    rig.create(topic("t", 1, 1));
+    let t = DescribeConfigsResource { resource_type: 2, resource_name: "t".to_owned(), ..Default::default() };
+    let configs = DescribeConfigsRequest { resources: vec![t; 5], ..Default::default() };
+    assert_eq!(rig.ask(4, &configs).results.len(), 1);
+
+    let groups = vec!["g".to_owned(), "h".to_owned(), "g".to_owned()];
+    let described = rig.ask(5, &DescribeGroupsRequest { groups, ..Default::default() });
+    let named: Vec<_> = described.groups.iter().map(|group| group.group_id.as_str()).collect();
+    assert_eq!(named, ["g", "h"]);
+
+    let g = OffsetFetchRequestGroup { group_id: "g".to_owned(), ..Default::default() };
+    let fetched = rig.ask(8, &OffsetFetchRequest { groups: vec![g; 5], ..Default::default() });
+    assert_eq!(fetched.groups.len(), 1);
+
+    let t = TopicRequest { name: "t".to_owned(), partition_indexes: vec![0, 0, 0] };
+    let producers = rig.ask(0, &DescribeProducersRequest { topics: vec![t; 5] });
+    assert_eq!(producers.topics.iter().map(|topic| topic.partitions.len()).sum::<usize>(), 1);
+}
