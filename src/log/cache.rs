@@ -36,7 +36,7 @@ pub struct CacheFacts {
 #[derive(Default)]
 struct Held {
     partitions: HashMap<PartitionKey, BTreeMap<i64, Chain>>,
-    /// Oldest first; names chains that may be gone already.
+    /// Oldest first, each chain once.
     ages: VecDeque<(PartitionKey, i64)>,
     bytes: usize,
 }
@@ -66,9 +66,9 @@ impl Cache {
         let mut held = self.held.lock().expect("no holder panics");
         let from = chain.from;
         held.bytes += chain.payload.len();
-        held.ages.push_back((key, from));
-        if let Some(replaced) = held.partitions.entry(key).or_default().insert(from, chain) {
-            held.bytes -= replaced.payload.len();
+        match held.partitions.entry(key).or_default().insert(from, chain) {
+            Some(replaced) => held.bytes -= replaced.payload.len(),
+            None => held.ages.push_back((key, from)),
         }
         while held.bytes > CACHE_BYTES_MAX {
             let Some((key, from)) = held.ages.pop_front() else {
@@ -104,6 +104,16 @@ impl Held {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_read_again_and_again_takes_its_place_once() {
+        let cache = Cache::default();
+        for _ in 0..1_000 {
+            cache.put((Uuid::ZERO, 0), Chain { from: 0, next: 1, payload: Bytes::from_static(b"batch") });
+        }
+        assert_eq!(cache.facts().bytes, 5);
+        assert_eq!(cache.held.lock().expect("no holder panics").ages.len(), 1);
+    }
 
     #[test]
     fn the_oldest_leave_first_and_gaps_belong_to_the_message_after_them() {
