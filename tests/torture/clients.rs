@@ -1,17 +1,18 @@
 //! Clients that write down all they see: producers, readers, committers. They try again as Kafka's clients do.
 
-use crate::harness::Wire;
 use crate::harness::batch::{Batch, offsets_and_values};
 use crate::harness::wire::{LATEST, RETRIABLE, fetch_request, produce_request, produced, topic_name};
+use crate::harness::{Wire, eventually};
 use crate::history::{Event, Journal, Outcome, Value, What};
 use crate::random::Random;
+use crate::rig::RECOVERY;
 use kafka_protocol::messages::fetch_response::PartitionData;
 use kafka_protocol::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
 use kafka_protocol::messages::{BrokerId, InitProducerIdRequest, ListOffsetsRequest, ProduceRequest};
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// Longer than a produce may wait for its commit: what has no answer by then never gets one.
@@ -33,11 +34,20 @@ pub struct Course {
     pub stop: AtomicBool,
     /// When even what was begun is given up.
     pub give_up: Mutex<Option<Instant>>,
+    /// How many batches were acknowledged.
+    pub acked: AtomicU64,
 }
 
 impl Course {
     pub fn stopping(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
+    }
+
+    /// Waits until so many more batches are acknowledged: the load runs.
+    #[track_caller]
+    pub fn expect_more_acks(&self, count: u64) {
+        let wanted = self.acked.load(Ordering::Relaxed) + count;
+        eventually("the load goes on", RECOVERY, || (self.acked.load(Ordering::Relaxed) >= wanted).then_some(()));
     }
 
     pub fn given_up(&self) -> bool {
@@ -215,7 +225,10 @@ impl Producing<'_> {
                 break;
             };
             match produced(&answer.responses[0].partition_responses[0]) {
-                (0, base_offset) => self.settle(&pending, Outcome::At(base_offset)),
+                (0, base_offset) => {
+                    self.line.course.acked.fetch_add(1, Ordering::Relaxed);
+                    self.settle(&pending, Outcome::At(base_offset));
+                }
                 (error, _) if RETRIABLE.contains(&error) => open.push_back(pending),
                 // It came after one that failed, and comes again after it.
                 (OUT_OF_ORDER_SEQUENCE_NUMBER, _) if !open.is_empty() => open.push_back(pending),

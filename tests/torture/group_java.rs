@@ -7,6 +7,7 @@ use crate::harness::Folder;
 use crate::harness::process::Process;
 use crate::random::Random;
 use crate::rig::RECOVERY;
+use crate::run::say;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -110,13 +111,18 @@ impl JavaGroups {
             let until = Instant::now() + Duration::from_millis(random.between(12_000, 45_000));
             std::thread::scope(|scope| {
                 scope.spawn(|| self.read(output));
-                while process.exited().is_none() {
+                loop {
+                    if let Some(status) = process.exited() {
+                        self.note_death(which, &format!("the process ended by itself: {status}"));
+                        break;
+                    }
                     if course.stop.load(Ordering::Relaxed) {
                         process.terminate(RECOVERY);
                         break;
                     }
                     if Instant::now() > until && course.restless.load(Ordering::Relaxed) {
                         process.kill();
+                        say(&format!("killed the Java process {which}"));
                         break;
                     }
                     std::thread::sleep(Duration::from_millis(20));
@@ -164,6 +170,11 @@ impl JavaGroups {
         let group = self.groups.get(group)?;
         let times = (group.journal.at(from), group.journal.at(to));
         group.hear(times, name, word, words.next().unwrap_or_default())
+    }
+
+    fn note_death(&self, which: usize, error: &str) {
+        let group = &self.groups[group_of(PROCESSES[which][0])];
+        group.journal.note(group.journal.now(), What::Stopped { error: error.to_owned() });
     }
 
     /// What a process has left behind: its consumers have nothing, and nobody knows what became of their last commits.

@@ -8,8 +8,9 @@ use crate::group_members::{Course, Member, PARTITIONS, TOPIC, watch_commits};
 use crate::harness::balancer::Balancer;
 use crate::harness::wire::topic_name;
 use crate::harness::{Gateway, eventually, free_port};
+use crate::outages::{Outage, Site, last};
 use crate::random::Random;
-use crate::rig::{Config, RECOVERY, alone};
+use crate::rig::{Config, RECOVERY};
 use crate::run::say;
 use crate::servers::Servers;
 use kafka_protocol::messages::CreateTopicsRequest;
@@ -21,41 +22,21 @@ use std::time::{Duration, Instant};
 const MEMBERS: usize = 6;
 const CONSUMERS: usize = 3;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
-    KillGateway,
-    StopGateway,
-    FreezeGateway,
-    /// Two of them, one after the other.
-    KillGateways,
-    KillServer,
-    KillAllServers,
-    FreezeServer,
-    /// Both followers of the groups' bucket: its leader cannot commit.
-    FreezeFollowers,
-    StepDown,
-    LoseAcks,
-    DelayAcks,
-    HoldRequests,
-    HoldAnswers,
-    CutConnections,
-}
-
-pub const ALL: &[Fault] = &[
-    Fault::KillGateway,
-    Fault::StopGateway,
-    Fault::FreezeGateway,
-    Fault::KillGateways,
-    Fault::KillServer,
-    Fault::KillAllServers,
-    Fault::FreezeServer,
-    Fault::FreezeFollowers,
-    Fault::StepDown,
-    Fault::LoseAcks,
-    Fault::DelayAcks,
-    Fault::HoldRequests,
-    Fault::HoldAnswers,
-    Fault::CutConnections,
+pub const ALL: &[Outage] = &[
+    Outage::KillGateway,
+    Outage::StopGateway,
+    Outage::FreezeGateway,
+    Outage::KillGateways,
+    Outage::KillServer,
+    Outage::KillAllServers,
+    Outage::FreezeServer,
+    Outage::FreezeFollowers,
+    Outage::StepDown,
+    Outage::LoseAcks,
+    Outage::DelayAcks,
+    Outage::HoldRequests,
+    Outage::HoldAnswers,
+    Outage::CutConnections,
 ];
 
 /// The buckets whose leaders are made to step down.
@@ -67,7 +48,7 @@ pub struct Plan<'a> {
     pub shared: bool,
     pub seed: u64,
     pub span: Duration,
-    pub faults: &'a [Fault],
+    pub faults: &'a [Outage],
 }
 
 struct Rig {
@@ -117,95 +98,12 @@ impl Rig {
         });
     }
 
-    fn strike(&mut self, random: &mut Random, fault: Fault) {
-        let gateway = random.below(self.gateways.len());
-        let server = random.below(self.servers.count());
-        match fault {
-            Fault::KillGateway => {
-                self.gateways[gateway].kill();
-                last(random, 0, 9_000);
-            }
-            Fault::StopGateway => {
-                self.gateways[gateway].terminate();
-                last(random, 0, 3_000);
-            }
-            Fault::FreezeGateway => {
-                self.gateways[gateway].process().signal(libc::SIGSTOP);
-                last(random, 500, 12_000);
-            }
-            Fault::KillGateways => {
-                self.gateways[gateway].kill();
-                last(random, 0, 6_000);
-                let next = (gateway + 1) % self.gateways.len();
-                self.gateways[next].kill();
-                last(random, 0, 6_000);
-            }
-            Fault::KillServer => {
-                self.servers.kill(server);
-                last(random, 0, 4_000);
-            }
-            Fault::KillAllServers => {
-                self.servers.kill_all();
-                last(random, 0, 5_000);
-            }
-            Fault::FreezeServer => {
-                self.servers.freeze(server);
-                last(random, 1_000, 12_000);
-            }
-            Fault::FreezeFollowers => {
-                let leader = self.servers.leader_of(BUCKETS[0]);
-                let others = (0..self.servers.count()).filter(|index| Some(*index) != leader);
-                others.for_each(|index| self.servers.freeze(index));
-                last(random, 1_000, 8_000);
-            }
-            Fault::StepDown => {
-                for _ in 0..random.between(1, 5) {
-                    self.servers.step_down(BUCKETS[random.below(BUCKETS.len())]);
-                    last(random, 100, 1_500);
-                }
-            }
-            Fault::LoseAcks => {
-                let per_mille = *random.pick(&[50, 300, 1000]);
-                self.servers.proxies().for_each(|proxy| proxy.lose_acks(per_mille));
-                last(random, 1_000, 8_000);
-            }
-            Fault::DelayAcks => {
-                let late = Duration::from_millis(*random.pick(&[20, 400, 6_000]));
-                self.servers.proxies().for_each(|proxy| proxy.delay_acks(late));
-                last(random, 1_000, 8_000);
-            }
-            Fault::HoldRequests => {
-                self.servers.proxies().for_each(|proxy| proxy.hold_requests());
-                last(random, 500, 12_000);
-            }
-            Fault::HoldAnswers => {
-                self.servers.proxies().for_each(|proxy| proxy.hold_answers());
-                last(random, 500, 12_000);
-            }
-            Fault::CutConnections => {
-                for _ in 0..random.between(1, 4) {
-                    self.servers.proxies().for_each(|proxy| proxy.cut());
-                    last(random, 50, 1_000);
-                }
-            }
-        }
-        self.heal();
+    fn strike(&mut self, random: &mut Random, outage: Outage) {
+        let streams = BUCKETS.iter().map(|&name| name.to_owned()).collect();
+        let mut site = Site { gateways: &mut self.gateways, servers: &mut self.servers, streams, dead_ms_max: 9_000 };
+        site.strike(random, outage);
+        site.heal();
     }
-
-    fn heal(&mut self) {
-        self.servers.revive();
-        for gateway in &mut self.gateways {
-            if gateway.is_running() {
-                gateway.process().signal(libc::SIGCONT);
-            } else {
-                gateway.restart();
-            }
-        }
-    }
-}
-
-fn last(random: &mut Random, least_ms: u64, most_ms: u64) {
-    std::thread::sleep(Duration::from_millis(random.between(least_ms, most_ms)));
 }
 
 /// Ends the course when dropped, also when the run fails: the clients are waited for.
@@ -223,7 +121,6 @@ pub fn run(plan: &Plan) {
     let address = if shared { "one address" } else { "an address each" };
     let name = format!("groups CONFIG={config} SEED={seed}, {address}");
     say(&format!("{name}, for {span:?}"));
-    let _alone = alone();
     let mut random = Random::new(seed);
     let mut rig = Rig::start(config, shared);
     let journal = Arc::new(Journal::new());
@@ -267,8 +164,7 @@ pub fn run(plan: &Plan) {
         }
         while began.elapsed() < span {
             let fault = *random.pick(faults);
-            let needs_a_cluster = matches!(fault, Fault::FreezeFollowers | Fault::StepDown);
-            if config.servers == 1 && needs_a_cluster {
+            if config.servers == 1 && fault.needs_a_cluster() {
                 continue;
             }
             let from = began.elapsed();

@@ -1,5 +1,6 @@
 //! The log under fire: clients write down what they see while servers stall, lie and die; a checker judges.
 
+mod at_random;
 mod cases;
 mod checker;
 mod checker_tests;
@@ -17,98 +18,13 @@ mod group_run;
 #[allow(dead_code, unused_imports, reason = "shared with the integration tests, which use all of it")]
 mod harness;
 mod history;
+mod judged_cases;
 mod nemesis;
 mod no_room;
+mod outages;
 mod proxy;
 mod random;
 mod rig;
 mod run;
 mod servers;
 mod weather;
-
-use rig::Config;
-use run::Plan;
-use std::time::{Duration, Instant};
-
-/// The short form's installations and seconds each.
-const SHORT: &[(&str, u64)] = &[("r1-newest-2", 15), ("r1-oldest-1", 10), ("r3-newest-2", 25)];
-
-/// Installations that take turns in a long run that names none.
-const LONG: &[&str] = &["r1-newest-2", "r3-newest-3", "r1-oldest-2", "r3-oldest-2", "r1-newest-1", "r3-newest-2"];
-
-/// The same for groups.
-const GROUPS_LONG: &[&str] = &["r3-newest-3", "r3-oldest-3", "r1-newest-3"];
-
-/// One stretch of a long run: then the history is judged and another one begins.
-const STRETCH: Duration = Duration::from_secs(120);
-
-/// `make torture` sets MINUTES, and SEED, CONFIG and FAULTS where they are given; otherwise this is the short form.
-#[test]
-fn nothing_acknowledged_is_lost_whatever_stalls_lies_or_dies() {
-    let seed = seed();
-    let config = variable("CONFIG").map(|text| text.parse::<Config>().unwrap_or_else(|error| panic!("{error}")));
-    let named = |fault: &&nemesis::Fault| {
-        variable("FAULTS").is_none_or(|names| names.split(',').any(|name| name == format!("{fault:?}")))
-    };
-    let faults: Vec<nemesis::Fault> = nemesis::ALL.iter().filter(named).copied().collect();
-    assert!(!faults.is_empty(), "FAULTS names none of {:?}", nemesis::ALL);
-    let Some(minutes) = number("MINUTES") else {
-        for (index, (config, seconds)) in (0..).zip(SHORT) {
-            let config = config.parse().expect("a configuration of ours");
-            let span = Duration::from_secs(*seconds);
-            run::run(&Plan { config, seed: seed + index, span, faults: &faults, crowded: false });
-        }
-        return;
-    };
-    let until = Instant::now() + Duration::from_secs(60 * minutes);
-    for (index, turn) in (0..).zip(LONG.iter().cycle()) {
-        let left = until.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            break;
-        }
-        let config = config.unwrap_or_else(|| turn.parse().expect("a configuration of ours"));
-        run::run(&Plan { config, seed: seed + index, span: left.min(STRETCH), faults: &faults, crowded: false });
-    }
-}
-
-/// The same for groups, by `make torture-groups`.
-#[test]
-fn groups_have_one_owner_and_commits_never_go_back_whatever_dies() {
-    let seed = seed();
-    let config = variable("CONFIG").map(|text| text.parse::<Config>().unwrap_or_else(|error| panic!("{error}")));
-    let named = |fault: &&group_run::Fault| {
-        variable("FAULTS").is_none_or(|names| names.split(',').any(|name| name == format!("{fault:?}")))
-    };
-    let faults: Vec<group_run::Fault> = group_run::ALL.iter().filter(named).copied().collect();
-    assert!(!faults.is_empty(), "FAULTS names none of {:?}", group_run::ALL);
-    let run = |config: Config, seed: u64, span: Duration| {
-        group_run::run(&group_run::Plan { config, shared: seed % 2 == 1, seed, span, faults: &faults });
-    };
-    let Some(minutes) = number("MINUTES") else {
-        return run("r1-newest-3".parse().expect("a configuration of ours"), seed, Duration::from_secs(25));
-    };
-    let until = Instant::now() + Duration::from_secs(60 * minutes);
-    for (index, turn) in (0..).zip(GROUPS_LONG.iter().cycle()) {
-        let left = until.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            break;
-        }
-        let config = config.unwrap_or_else(|| turn.parse().expect("a configuration of ours"));
-        run(config, seed + index, left.min(STRETCH));
-    }
-}
-
-fn variable(name: &str) -> Option<String> {
-    std::env::var(name).ok().filter(|text| !text.is_empty())
-}
-
-fn number(name: &str) -> Option<u64> {
-    variable(name).map(|text| text.parse().expect("SEED and MINUTES are numbers"))
-}
-
-fn seed() -> u64 {
-    number("SEED").unwrap_or_else(|| {
-        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-        u64::from(now.expect("it is after 1970").subsec_nanos())
-    })
-}

@@ -9,19 +9,27 @@ use std::time::Duration;
 /// How often a held connection looks whether it may go on.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
+/// A connection that more than one thread writes to.
+type Sink = Arc<Mutex<TcpStream>>;
+
 #[derive(Default)]
 struct Weather {
     /// Of a thousand acks, so many are lost.
     lost_per_mille: AtomicU32,
+    /// So many of the next acks are lost, whatever is drawn.
+    next_lost: AtomicU32,
     /// Acks that are not lost come this much later, each on its own.
     late_ms: AtomicU64,
     /// Acks of buckets are lost and late as those of partitions are.
     buckets_too: AtomicBool,
     /// All acks that came by: what the draws are made from.
     acks: AtomicU64,
-    lost: AtomicU64,
     /// What gateways send stays in the proxy.
     requests_held: AtomicBool,
+    /// Of what gateways send, the messages for partitions stay in the proxy, and all else passes.
+    publishes_held: AtomicBool,
+    /// These messages, oldest first, and where each is to go.
+    publishes: Mutex<Vec<(Sink, Vec<u8>)>>,
     /// What the server sends stays in the proxy.
     answers_held: AtomicBool,
     generation: AtomicU64,
@@ -64,6 +72,11 @@ impl Proxy {
         self.weather.lost_per_mille.store(per_mille, Ordering::Relaxed);
     }
 
+    /// The next ack is lost.
+    pub fn lose_next_ack(&self) {
+        self.weather.next_lost.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// From now on what befalls acks of partitions befalls those of buckets too.
     pub fn include_buckets(&self) {
         self.weather.buckets_too.store(true, Ordering::Relaxed);
@@ -79,6 +92,15 @@ impl Proxy {
         self.weather.requests_held.store(true, Ordering::SeqCst);
     }
 
+    /// Holds the messages for partitions until `release`. How many are held, `publishes_held` tells.
+    pub fn hold_publishes(&self) {
+        self.weather.publishes_held.store(true, Ordering::SeqCst);
+    }
+
+    pub fn publishes_held(&self) -> usize {
+        self.weather.publishes.lock().expect("no holder panics").len()
+    }
+
     /// Holds what the server sends to the connections of now; later ones are not held.
     pub fn hold_answers(&self) {
         self.weather.generation.fetch_add(1, Ordering::SeqCst);
@@ -88,6 +110,12 @@ impl Proxy {
     pub fn release(&self) {
         self.weather.requests_held.store(false, Ordering::SeqCst);
         self.weather.answers_held.store(false, Ordering::SeqCst);
+        // Under the lock, so that nothing newer overtakes what was held.
+        let mut held = self.weather.publishes.lock().expect("no holder panics");
+        self.weather.publishes_held.store(false, Ordering::SeqCst);
+        for (server, message) in held.drain(..) {
+            let _ = server.lock().expect("no holder panics").write_all(&message);
+        }
     }
 
     /// Cuts all connections.
@@ -100,6 +128,7 @@ impl Proxy {
     /// Good weather again.
     pub fn heal(&self) {
         self.lose_acks(0);
+        self.weather.next_lost.store(0, Ordering::Relaxed);
         self.delay_acks(Duration::ZERO);
         self.release();
     }
@@ -115,17 +144,14 @@ fn begin(
     server.set_nodelay(true)?;
     let born = weather.generation.load(Ordering::SeqCst);
     connections.lock().expect("no holder panics").extend([client.try_clone()?, server.try_clone()?]);
-    let (mut from_client, mut to_server, sky) = (client.try_clone()?, server.try_clone()?, weather.clone());
+    let (from_client, to_server) = (client.try_clone()?, server.try_clone()?);
+    let mut requests = Requests { sink: Arc::new(Mutex::new(to_server)), weather: weather.clone(), born };
     std::thread::spawn(move || {
-        let mut buffer = vec![0; 64 * 1024];
-        while let Ok(count @ 1..) = from_client.read(&mut buffer) {
-            wait_while(&sky, &sky.requests_held, born);
-            if to_server.write_all(&buffer[..count]).is_err() {
-                break;
-            }
-        }
-        let _ = to_server.shutdown(Shutdown::Both);
-        let _ = from_client.shutdown(Shutdown::Both);
+        let done = requests.sink.clone();
+        let mut reader = BufReader::with_capacity(256 * 1024, from_client);
+        while requests.pass_one(&mut reader).unwrap_or(false) {}
+        let _ = done.lock().expect("no holder panics").shutdown(Shutdown::Both);
+        let _ = reader.get_ref().shutdown(Shutdown::Both);
     });
     let sky = weather.clone();
     std::thread::spawn(move || {
@@ -145,9 +171,52 @@ fn wait_while(weather: &Weather, held: &AtomicBool, born: u64) {
     }
 }
 
+/// One line of the protocol, with the payload that follows if it begins with one of `with_payload`; none at the end.
+fn read_frame(reader: &mut BufReader<TcpStream>, with_payload: [&[u8]; 2]) -> io::Result<Option<(Vec<u8>, usize)>> {
+    let mut frame = Vec::new();
+    if reader.read_until(b'\n', &mut frame)? == 0 {
+        return Ok(None);
+    }
+    let head = frame.len();
+    if with_payload.iter().any(|word| frame.starts_with(word)) {
+        let line = String::from_utf8_lossy(&frame);
+        let size = line.split_whitespace().last().and_then(|word| word.parse::<usize>().ok());
+        let size = size.ok_or_else(|| io::Error::other("a message line ends with its size"))?;
+        frame.resize(head + size + 2, 0);
+        reader.read_exact(&mut frame[head..])?;
+    }
+    Ok(Some((frame, head)))
+}
+
+/// The direction from one gateway connection to the server.
+struct Requests {
+    sink: Sink,
+    weather: Arc<Weather>,
+    born: u64,
+}
+
+impl Requests {
+    /// Passes one protocol line on, with its payload; false at the end.
+    fn pass_one(&mut self, reader: &mut BufReader<TcpStream>) -> io::Result<bool> {
+        let Some((frame, _)) = read_frame(reader, [b"PUB ", b"HPUB "])? else {
+            return Ok(false);
+        };
+        wait_while(&self.weather, &self.weather.requests_held, self.born);
+        if frame.starts_with(b"HPUB kafka.") {
+            let mut held = self.weather.publishes.lock().expect("no holder panics");
+            if self.weather.publishes_held.load(Ordering::SeqCst) {
+                held.push((self.sink.clone(), frame));
+                return Ok(true);
+            }
+        }
+        self.sink.lock().expect("no holder panics").write_all(&frame)?;
+        Ok(true)
+    }
+}
+
 /// The direction from the server to one gateway connection.
 struct Answers {
-    sink: Arc<Mutex<TcpStream>>,
+    sink: Sink,
     weather: Arc<Weather>,
     acks: u64,
     born: u64,
@@ -156,18 +225,10 @@ struct Answers {
 impl Answers {
     /// Passes one protocol line on, with its payload; false at the end.
     fn pass_one(&mut self, reader: &mut BufReader<TcpStream>) -> io::Result<bool> {
-        let mut frame = Vec::new();
-        if reader.read_until(b'\n', &mut frame)? == 0 {
+        let Some((frame, head)) = read_frame(reader, [b"MSG ", b"HMSG "])? else {
             return Ok(false);
-        }
-        let is_message = frame.starts_with(b"MSG ") || frame.starts_with(b"HMSG ");
-        if is_message {
-            let line = String::from_utf8_lossy(&frame);
-            let size = line.split_whitespace().last().and_then(|word| word.parse::<usize>().ok());
-            let size = size.ok_or_else(|| io::Error::other("a message line ends with its size"))?;
-            let head = frame.len();
-            frame.resize(head + size + 2, 0);
-            reader.read_exact(&mut frame[head..])?;
+        };
+        if head < frame.len() {
             let of_bucket = frame[head..].starts_with(b"{\"stream\":\"KV_");
             let counts = of_bucket && self.weather.buckets_too.load(Ordering::Relaxed);
             if counts || frame[head..].starts_with(b"{\"stream\":\"kafka-") {
@@ -183,8 +244,9 @@ impl Answers {
         self.acks += 1;
         let draw =
             crate::random::Random::new(self.acks ^ (self.weather.acks.fetch_add(1, Ordering::Relaxed) << 20)).next();
-        if draw % 1000 < u64::from(self.weather.lost_per_mille.load(Ordering::Relaxed)) {
-            self.weather.lost.fetch_add(1, Ordering::Relaxed);
+        let chosen =
+            self.weather.next_lost.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
+        if chosen.is_ok() || draw % 1000 < u64::from(self.weather.lost_per_mille.load(Ordering::Relaxed)) {
             return Ok(true);
         }
         wait_while(&self.weather, &self.weather.answers_held, self.born);

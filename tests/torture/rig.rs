@@ -5,6 +5,8 @@ use crate::committer::lookup_request;
 use crate::harness::wire::{EARLIEST, LATEST, RETRIABLE, fetch_request, topic_name};
 use crate::harness::{Gateway, Version, Wire, eventually};
 use crate::history::{Event, Journal, Value, What};
+use crate::nemesis::stream;
+use crate::outages::Site;
 use crate::run::say;
 use crate::servers::Servers;
 use kafka_protocol::messages::CreateTopicsRequest;
@@ -12,7 +14,7 @@ use kafka_protocol::messages::create_topics_request::CreatableTopic;
 use std::fmt;
 use std::path::Path;
 use std::str::FromStr;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -24,7 +26,7 @@ pub const PARTITIONS: i32 = 2;
 /// How long an installation may need to serve again once all is well.
 pub const RECOVERY: Duration = Duration::from_secs(60);
 
-/// One installation under load at a time. Cases that mostly wait run beside it, as many as there are test threads.
+/// What loads the machine, or measures it, runs alone. Cases that mostly wait run beside it.
 static ALONE: Mutex<()> = Mutex::new(());
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,6 +122,7 @@ impl Rig {
             began: self.began,
             stop: AtomicBool::new(false),
             give_up: Mutex::new(None),
+            acked: AtomicU64::new(0),
         }
     }
 
@@ -133,16 +136,13 @@ impl Rig {
         }
     }
 
-    /// All faults are taken back: frozen gateways go on, dead ones start again, the servers too.
+    pub fn site(&mut self) -> Site<'_> {
+        let streams = (0..PARTITIONS).map(stream).collect();
+        Site { gateways: &mut self.gateways, servers: &mut self.servers, streams, dead_ms_max: 3_000 }
+    }
+
     pub fn heal(&mut self) {
-        self.servers.revive();
-        for gateway in &mut self.gateways {
-            if gateway.is_running() {
-                gateway.process().signal(libc::SIGCONT);
-            } else {
-                gateway.restart();
-            }
-        }
+        self.site().heal();
     }
 
     /// Reads the whole log at each gateway, and once more at one that has just been started.

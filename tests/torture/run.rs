@@ -6,7 +6,7 @@ use crate::committer;
 use crate::history::{Event, History, Outcome, Promises, What};
 use crate::nemesis::{self, Fault};
 use crate::random::Random;
-use crate::rig::{self, Config, PARTITIONS, RECOVERY, Rig};
+use crate::rig::{Config, PARTITIONS, RECOVERY, Rig};
 use crate::weather;
 use std::fmt;
 use std::io::Write;
@@ -14,7 +14,6 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-const PRODUCERS: u16 = 8;
 const GROUPS: [u16; 2] = [0, 1];
 
 /// What a run came to.
@@ -45,6 +44,33 @@ pub fn say(text: &str) {
     let _ = writeln!(std::io::stderr(), "torture: {text}");
 }
 
+/// Where few produce, so many batches are acknowledged before a fault strikes: it would meet nobody otherwise.
+const ACKS_BEFORE_A_STRIKE: u64 = 50;
+
+/// How much the clients of a run want of it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Load {
+    /// Few producers, which rest a little: other cases may run beside it.
+    Light,
+    Usual,
+    /// All producers write to partition 0 and never rest.
+    Crowded,
+}
+
+impl Load {
+    fn producers(self) -> u16 {
+        if self == Load::Light { 3 } else { 8 }
+    }
+
+    fn pause_ms_max(self, random: &mut Random) -> u64 {
+        match self {
+            Load::Light => 20,
+            Load::Usual => *random.pick(&[5, 20, 60]),
+            Load::Crowded => 0,
+        }
+    }
+}
+
 /// What a run is made of.
 pub struct Plan<'a> {
     pub config: Config,
@@ -52,20 +78,18 @@ pub struct Plan<'a> {
     pub span: Duration,
     /// Those that may strike; none for a calm run.
     pub faults: &'a [Fault],
-    /// All producers write to partition 0 and never rest.
-    pub crowded: bool,
+    pub load: Load,
 }
 
 /// Runs a plan and panics with what the checker found.
 #[track_caller]
 pub fn run(plan: &Plan) -> Report {
-    let Plan { config, seed, span, faults, crowded } = *plan;
+    let Plan { config, seed, span, faults, load } = *plan;
     say(&format!("CONFIG={config} SEED={seed} for {span:?}"));
-    let _alone = rig::alone();
     let mut random = Random::new(seed);
     let mut rig = Rig::start(config);
     let course = rig.course();
-    let (mut events, report) = under_load(&mut rig, &course, &mut random, crowded, |rig, random| {
+    let (mut events, report) = under_load(&mut rig, &course, &mut random, load, |rig, random| {
         let (until, mut struck) = (Instant::now() + span, 0);
         if faults.is_empty() {
             std::thread::sleep(span);
@@ -75,13 +99,16 @@ pub fn run(plan: &Plan) -> Report {
             if config.servers == 1 && fault.needs_a_cluster() {
                 continue;
             }
+            if load == Load::Light {
+                course.expect_more_acks(ACKS_BEFORE_A_STRIKE);
+            }
             let began = rig.began.elapsed();
             let sent_us = rig.journal.now_us();
             nemesis::strike(rig, random, fault);
             if fault.troubles_the_store() {
                 (0..PARTITIONS).for_each(|partition| rig.journal.note(0, partition, sent_us, What::Trouble));
             }
-            say(&format!("{began:.1?} to {:.1?} {fault:?}", rig.began.elapsed()));
+            say(&format!("{began:.1?} to {:.1?} {fault}", rig.began.elapsed()));
             std::thread::sleep(Duration::from_millis(random.between(200, 2_500)));
             struck += 1;
         }
@@ -89,7 +116,7 @@ pub fn run(plan: &Plan) -> Report {
     });
     rig.read_finally(&GROUPS);
     events.append(&mut rig.journal.events);
-    let producers = (0..PRODUCERS).map(|number| Promises { idempotent: is_idempotent(number) }).collect();
+    let producers = (0..load.producers()).map(|number| Promises { idempotent: is_idempotent(number) }).collect();
     let history = History { producers, events };
     let violations = check(&history);
     say(&format!("CONFIG={config} SEED={seed}: {report}; {} violations", violations.len()));
@@ -136,16 +163,16 @@ fn under_load(
     rig: &mut Rig,
     course: &Course,
     random: &mut Random,
-    crowded: bool,
+    load: Load,
     weather: impl FnOnce(&mut Rig, &mut Random) -> usize,
 ) -> (Vec<Event>, Report) {
     let mut report = Report::default();
     let mut events = Vec::new();
     std::thread::scope(|scope| {
         let mut clients = Vec::new();
-        for number in 0..PRODUCERS {
-            let partition = if crowded { 0 } else { i32::from(number) % PARTITIONS };
-            let pause_ms_max = if crowded { 0 } else { *random.pick(&[5, 20, 60]) };
+        for number in 0..load.producers() {
+            let partition = if load == Load::Crowded { 0 } else { i32::from(number) % PARTITIONS };
+            let pause_ms_max = load.pause_ms_max(random);
             let producer = Producer { number, partition, idempotent: is_idempotent(number), pause_ms_max };
             let random = random.fork();
             clients.push(scope.spawn(move || producer.run(course, random)));

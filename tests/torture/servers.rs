@@ -15,6 +15,29 @@ const READY: Duration = Duration::from_secs(60);
 const FORMING: Duration = Duration::from_secs(20);
 const FORMING_ATTEMPTS: u32 = 3;
 
+/// Makes each function a test that runs against the newest and the oldest nats-server, both at once: most of a case is waiting.
+#[macro_export]
+macro_rules! on_both_servers {
+    ($($(#[$doc:meta])* fn $name:ident($version:ident) $body:block)+) => {$(
+        $(#[$doc])*
+        #[test]
+        fn $name() {
+            $crate::servers::on_both(|$version| $body);
+        }
+    )+};
+}
+
+/// Which of the two failed stands in the message of the panic, as the thread's name.
+pub fn on_both(check: impl Fn(Version) + Sync) {
+    let check = &check;
+    std::thread::scope(|scope| {
+        for version in [Version::Newest, Version::Oldest] {
+            let thread = std::thread::Builder::new().name(format!("{version:?}"));
+            thread.spawn_scoped(scope, move || check(version)).expect("a thread");
+        }
+    });
+}
+
 /// What a server stores its streams on.
 #[derive(Clone, Copy)]
 pub enum Store<'a> {
