@@ -405,9 +405,14 @@ impl Loan {
     /// Finds the first record that is still there.
     fn look_at_start(&mut self, info: &StreamInfo, floor: i64, deadline: Instant) -> Result<(), LogError> {
         let log = self.log.clone();
-        let start = log.find_start(info.state.first, floor, self.tail.next_offset, deadline)?;
+        let end = Boundary { offset: self.tail.next_offset, sequence: self.tail.last };
+        let start = log.find_start(info.state.first, floor, end, deadline)?;
         let mut state = log.lock();
-        state.view.begin(start, info.state.first);
+        match start {
+            Some(start) => state.view.begin(start, info.state.first),
+            // The next look finds it.
+            None => state.view.log_start = state.view.log_start.max(floor),
+        }
         state.view.high_watermark = state.view.high_watermark.max(self.tail.next_offset);
         Ok(())
     }

@@ -319,15 +319,16 @@ impl State {
 }
 
 impl PartitionLog {
-    /// The offset of the first record at or after `first` and not below `floor` (`next_offset` if there is none), and where
-    /// the first message begins.
+    /// The offset of the first record at or after `first` and not below `floor` (`end.offset` if there is none), and where the
+    /// first message begins. `end` is the last message that is known to be stored, and the offset after it. None if nothing
+    /// was found, but not as far as there: who answered does not know the newest messages.
     pub(super) fn find_start(
         &self,
         first: Sequence,
         floor: i64,
-        next_offset: i64,
+        end: Boundary,
         deadline: Instant,
-    ) -> Result<Start, LogError> {
+    ) -> Result<Option<Start>, LogError> {
         let at = Boundary { offset: i64::MIN, sequence: first };
         let mut scan = Scan::new(&*self.shared.store, &self.place.stream, at).messages_max(1);
         let mut base = None;
@@ -335,10 +336,11 @@ impl PartitionLog {
             let base = *base.get_or_insert(counted.summary.base_offset);
             let mut batches = walk(&counted.chain.payload).flatten().map(|(header, _)| header);
             if let Some(header) = batches.find(|header| header.record_count > 0 && header.last_offset() >= floor) {
-                return Ok(Start { offset: header.base_offset.max(floor), base });
+                return Ok(Some(Start { offset: header.base_offset.max(floor), base }));
             }
         }
-        Ok(Start { offset: next_offset, base: base.unwrap_or(next_offset) })
+        let is_empty = first > end.sequence || scan.last_seen() >= Some(end.sequence);
+        Ok(is_empty.then_some(Start { offset: end.offset, base: base.unwrap_or(end.offset) }))
     }
 
     /// Looks whether retention has moved the log's start, by one request (and a read if it has).
@@ -349,9 +351,12 @@ impl PartitionLog {
         if info.state.first == known.first {
             return Ok(known);
         }
-        let start = self.find_start(info.state.first, known.log_start, known.high_watermark, deadline)?;
+        let end = Boundary { offset: known.high_watermark, sequence: known.last };
+        let start = self.find_start(info.state.first, known.log_start, end, deadline)?;
         let mut state = self.lock();
-        state.view.begin(start, info.state.first);
+        if let Some(start) = start {
+            state.view.begin(start, info.state.first);
+        }
         Ok(state.view)
     }
 

@@ -4,7 +4,7 @@ use crate::clients::{Course, latest, values};
 use crate::committer::lookup_request;
 use crate::harness::wire::{EARLIEST, LATEST, RETRIABLE, fetch_request, topic_name};
 use crate::harness::{Gateway, Version, Wire, eventually};
-use crate::history::{Event, Journal, Value, What};
+use crate::history::{Event, Journal, Outcome, Value, What};
 use crate::nemesis::stream;
 use crate::outages::Site;
 use crate::run::say;
@@ -25,6 +25,9 @@ pub const PARTITIONS: i32 = 2;
 
 /// How long an installation may need to serve again once all is well.
 pub const RECOVERY: Duration = Duration::from_secs(60);
+
+/// How long a gateway may need to hear of what another one has acknowledged.
+const HEARD_MAX: Duration = Duration::from_secs(15);
 
 /// What loads the machine, or measures it, runs alone. Cases that mostly wait run beside it.
 static ALONE: Mutex<()> = Mutex::new(());
@@ -145,29 +148,33 @@ impl Rig {
         self.site().heal();
     }
 
-    /// Reads the whole log at each gateway, and once more at one that has just been started.
-    pub fn read_finally(&mut self, groups: &[u16]) {
+    /// Reads the whole log at each gateway, and once more at one that has just been started. `seen` is what clients saw.
+    pub fn read_finally(&mut self, groups: &[u16], seen: &[Event]) {
+        let ends: Vec<i64> = (0..PARTITIONS).map(|partition| acknowledged_end(seen, partition)).collect();
         for gateway in 0..self.gateways.len() {
-            (0..PARTITIONS).for_each(|partition| self.read_whole(gateway, partition));
+            (0..).zip(&ends).for_each(|(partition, end)| self.read_whole(gateway, partition, *end));
         }
         self.gateways.iter_mut().for_each(Gateway::kill);
         let last = self.gateways.len() - 1;
         self.gateways[last].restart();
-        (0..PARTITIONS).for_each(|partition| self.read_whole(last, partition));
+        (0..).zip(&ends).for_each(|(partition, end)| self.read_whole(last, partition, *end));
         for group in groups {
             self.read_committed(last, *group);
         }
     }
 
     #[track_caller]
-    pub fn read_whole(&mut self, gateway: usize, partition: i32) {
+    fn read_whole(&mut self, gateway: usize, partition: i32, acknowledged: i64) {
         let sent_us = self.journal.now_us();
         let port = self.gateways[gateway].port;
         // "latest" may come from a gateway's memory; one that has heard of all says so within a heartbeat or two.
         let known = self.known_end(partition);
+        let asked = Instant::now();
         let high_watermark = eventually("the gateway knows the end", RECOVERY, || {
             let (error, offset) = latest(&mut Wire::connect(port), TOPIC, partition).ok()?;
-            (error == 0 && offset >= known).then_some(offset)
+            // What it has not heard of by then is for the checker to judge.
+            let heard = offset >= acknowledged || asked.elapsed() > HEARD_MAX;
+            (error == 0 && offset >= known && heard).then_some(offset)
         });
         let mut wire = Wire::connect(port);
         let log_start = eventually("the start of the log is told", RECOVERY, || {
@@ -204,6 +211,17 @@ impl Rig {
         });
         self.journal.note(gateway, 0, sent_us, What::Committed { group, offset });
     }
+}
+
+/// The offset after the last record of a partition that was acknowledged.
+fn acknowledged_end(seen: &[Event], partition: i32) -> i64 {
+    let end = |event: &Event| match event.what {
+        What::Produce { count, outcome: Outcome::At(base), .. } if event.partition == partition => {
+            Some(base + i64::from(count))
+        }
+        _ => None,
+    };
+    seen.iter().filter_map(end).max().unwrap_or(0)
 }
 
 /// What stands at `offset` and after it; nothing only where a batch without records ends the log.

@@ -114,7 +114,7 @@ pub fn run(plan: &Plan) -> Report {
         }
         struck
     });
-    rig.read_finally(&GROUPS);
+    rig.read_finally(&GROUPS, &events);
     events.append(&mut rig.journal.events);
     let producers = (0..load.producers()).map(|number| Promises { idempotent: is_idempotent(number) }).collect();
     let history = History { producers, events };

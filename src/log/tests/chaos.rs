@@ -355,11 +355,12 @@ impl History {
                     producer.sent = None;
                 }
                 // What was known of it is purged, and a copy of an older batch, given up by now, came to where its own
-                // newest ones had never been read: it starts anew.
+                // newest ones had never been read: it starts anew. What was refused may still come by another gateway, where
+                // it was sent before; so it is not sent under the new id.
                 Some(Some(Err(LogError::Refused(_)))) if self.harm == Harm::Purge => {
                     producer.id += 1_000;
                     producer.sequence = 0;
-                    again.push(index);
+                    producer.sent = None;
                 }
                 Some(Some(Err(LogError::Refused(code)))) => {
                     panic!("{place}: producer {} was refused with {code:?} at {}", producer.id, producer.sequence)
@@ -411,7 +412,9 @@ impl History {
         for (offset, sent) in self.acked.range(start..) {
             assert_eq!(self.seen.get(offset), Some(sent), "{place}: what was acknowledged at {offset}");
         }
-        let order: Vec<u64> = self.seen.values().map(|(mark, _)| *mark).collect();
+        // After a purge there may be another copy of what was acknowledged and is gone: it was sent more than once.
+        let acknowledged = self.seen.iter().filter(|(offset, sent)| self.acked.get(offset) == Some(sent));
+        let order: Vec<u64> = acknowledged.map(|(_, (mark, _))| *mark).collect();
         for producer in &self.producers {
             let mut acked = producer.acked.iter().filter(|mark| order.contains(mark));
             let mut stored = order.iter().filter(|mark| producer.acked.contains(mark));

@@ -59,3 +59,18 @@ fn old_news_of_a_stream_that_ends_before_the_anchor_skips_no_offsets() {
     world.store.set_leader_lag(1);
     assert_eq!(world.gateway().append(batch(1)), Ok(3));
 }
+
+#[test]
+fn a_log_is_not_told_to_begin_at_its_end_by_who_does_not_know_what_is_left_of_it() {
+    let world = World::replicated(3);
+    let gateway = world.gateway();
+    assert_eq!((gateway.append(batch(3)), gateway.append(batch(2))), (Ok(0), Ok(3)));
+    world.store.stream_purge(STREAM, Some(Sequence(2)), Instant::now()).expect("purged");
+    world.store.set_leader_lag(1);
+    world.store.set_direct_lag(1);
+    let told = gateway.log.refresh_start(gateway.deadline()).expect("told");
+    assert!(told.log_start <= 3, "{told:?}");
+    world.store.set_leader_lag(0);
+    world.store.set_direct_lag(0);
+    assert_eq!((gateway.start(), gateway.consume(3, 1_000)), (3, vec![(3, 5)]));
+}
