@@ -185,6 +185,10 @@ pub const KEEPALIVE_IDLE: Duration = Duration::from_secs(60);
 pub const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
 pub const KEEPALIVE_PROBES: u32 = 6;
 
+/// A connection that waits is looked at no later than this, and what calls it then ends with it: a fetch may ask for a wait of 24
+/// days and leave.
+pub const CALL_AHEAD_MAX: Duration = Duration::from_secs(60);
+
 /// The least time between two log lines of one kind that peers can cause at will.
 pub const PEER_LOG_INTERVAL: Duration = Duration::from_secs(1);
 

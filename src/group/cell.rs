@@ -111,6 +111,11 @@ impl Cell {
         }
     }
 
+    /// Whether the group is ours, also while it is removed.
+    pub fn claim_stands(&self) -> bool {
+        matches!(&self.lock().phase, Phase::Ready(ready) if ready.claim.stands())
+    }
+
     pub fn is_claimed_by(&self, number: u64) -> bool {
         matches!(&self.lock().phase, Phase::Ready(ready) if ready.claim.number == number)
     }

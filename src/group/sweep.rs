@@ -214,7 +214,8 @@ impl Groups {
 
     /// Removes an idle group, which is marked busy; whoever came meanwhile finds no group.
     pub(super) fn remove_group(&self, cell: &Arc<Cell>, with_commits: bool) -> ErrorCode {
-        if with_commits && let Err(error) = self.delete_commits(&cell.group) {
+        let is_ours = || cell.claim_stands();
+        if with_commits && let Err(error) = self.delete_commits(&cell.group, &is_ours) {
             warn!(self.logger, "commits cannot be removed"; "group" => &cell.group, "error" => %error);
             self.fail(cell, ErrorCode::COORDINATOR_NOT_AVAILABLE);
             return ErrorCode::COORDINATOR_NOT_AVAILABLE;
@@ -242,7 +243,7 @@ impl Groups {
 
     /// Deletes a group of which only commits are stored.
     pub(super) fn delete_offsets_only(&self, group: &str) -> ErrorCode {
-        match self.delete_commits(group) {
+        match self.delete_commits(group, &|| true) {
             Ok(0) => ErrorCode::GROUP_ID_NOT_FOUND,
             Ok(_) => ErrorCode::NONE,
             Err(error) => {
@@ -252,10 +253,11 @@ impl Groups {
         }
     }
 
-    fn delete_commits(&self, group: &str) -> StoreResult<usize> {
+    /// Removes a group's commits, but none that was made after `is_ours` ended.
+    fn delete_commits(&self, group: &str, is_ours: &dyn Fn() -> bool) -> StoreResult<usize> {
         let mut total = 0;
         for _ in 0..DELETE_ATTEMPTS_MAX {
-            let removal = self.offsets.remove(group, self.deadline(), &|_, _| true)?;
+            let removal = self.offsets.remove(group, self.deadline(), &|_, _| is_ours())?;
             total += removal.removed;
             if removal.left == 0 {
                 break;

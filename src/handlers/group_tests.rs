@@ -23,7 +23,7 @@ use crate::protocol::messages::offset_fetch::{
     OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopic, OffsetFetchRequestTopics,
 };
 use crate::protocol::messages::sync_group::{SyncGroupRequest, SyncGroupRequestAssignment};
-use crate::store::memory::{MemoryStore, Outage};
+use crate::store::memory::{MemoryStore, Outage, PublishFault};
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
@@ -526,6 +526,25 @@ fn b116_groups_are_listed_by_state_and_type() {
     assert_eq!(rig.list(5, &["nonsense"], &[]), [""; 0]);
     assert_eq!(rig.list(5, &[], &["Classic"]), ["full", "simple"]);
     assert_eq!(rig.list(5, &[], &["consumer"]), [""; 0]);
+}
+
+#[test]
+fn a_commit_that_is_acknowledged_after_its_deletion_is_deleted() {
+    let rig = Rig::new();
+    rig.commit(2, "g", &[("a", &[(0, 1)])]);
+    rig.store.fail_next("$KV.kafka-consumer-offsets.>", PublishFault::Delayed);
+    let mut commit = rig.send(2, &commit_request("g", &[("a", &[(0, 7)])]));
+    let partitions = vec![OffsetDeleteRequestPartition { partition_index: 0 }];
+    let topics = vec![OffsetDeleteRequestTopic { name: "a".to_owned(), partitions }];
+    let deleted = rig.ask(0, &OffsetDeleteRequest { group_id: "g".to_owned(), topics });
+    assert_eq!(deleted.topics[0].partitions[0].error_code, 0);
+    rig.store.release_acks();
+    rig.tasks.run();
+    assert!(rig.read::<OffsetCommitRequest>(2, &mut commit).is_some());
+    let next_owner = Rig::over(rig.store.clone());
+    for rig in [rig, next_owner] {
+        assert_eq!(rig.fetch(5, "g", Some(&[("a", &[0])])), (vec![row("a", &[(0, -1, 0)])], 0));
+    }
 }
 
 #[test]

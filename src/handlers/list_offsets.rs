@@ -1,7 +1,7 @@
 //! ListOffsets.
 //!
-//! Behavior: earliest (-2) looks whether retention moved the log's start; latest (-1) makes sure of the end first; a
-//! timestamp finds the exact record, inside its batch. Not found is offset -1 without an error.
+//! Behavior: earliest (-2) looks whether retention moved the log's start; latest (-1) makes sure of the end first, at the
+//! leader wherever other gateways are heard; a timestamp finds the exact record, inside its batch. Not found is offset -1 without an error.
 //!
 //! Version notes: -3, the newest record, from 7 (KIP-734); -4, the earliest local one, from 8 (KIP-405): all of the log
 //! is local; -5, the last in remote storage, from 9 (KIP-1005): there is none. 10 brings a timeout. 11, with -6
@@ -65,7 +65,7 @@ fn look(
     partitions::check_epoch(asked.current_leader_epoch)?;
     let at = |offset| Ok(Some(OffsetAndTimestamp { offset, timestamp: -1 }));
     let found = match asked.timestamp {
-        LATEST => log.exact_view(deadline).and_then(|view| at(view.high_watermark)),
+        LATEST => log.latest_view(deadline).and_then(|view| at(view.high_watermark)),
         EARLIEST | EARLIEST_LOCAL => log.exact_start(deadline).and_then(|view| at(view.log_start)),
         MAX_TIMESTAMP => log.newest(deadline),
         LATEST_TIERED => Ok(None),

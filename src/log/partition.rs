@@ -226,6 +226,11 @@ impl PartitionLog {
         self.learn_end(deadline, certain)
     }
 
+    /// The log's bounds for who wants the end: what another gateway has acknowledged counts, though its tick may be on its way.
+    pub fn latest_view(self: &Arc<Self>, deadline: Instant) -> Result<View, LogError> {
+        if self.shared.ticks.hears_others() { self.fresh_view(deadline) } else { self.exact_view(deadline) }
+    }
+
     /// The log's bounds as the stream's leader knows them now, whatever is believed here.
     pub(super) fn fresh_view(self: &Arc<Self>, deadline: Instant) -> Result<View, LogError> {
         self.learn_end(deadline, |_| false)

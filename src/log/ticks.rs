@@ -94,6 +94,10 @@ impl Ticks {
         self.epoch.load(Ordering::SeqCst)
     }
 
+    pub fn hears_others(&self) -> bool {
+        self.others_heard.load(Ordering::SeqCst)
+    }
+
     /// Tells the others of a commit.
     pub fn committed(&self, key: PartitionKey, next_offset: i64, sequence: Sequence) {
         let mut number = self.number.lock().expect("no holder panics");

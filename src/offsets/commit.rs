@@ -200,11 +200,13 @@ fn land(offsets: &GroupOffsets, flight: Flight, outcome: Result<Sequence, Commit
         let mut known = offsets.lock();
         let cell = known.cells.entry(flight.at.clone()).or_default();
         match &outcome {
-            Ok(revision) => {
+            Ok(revision) if *revision >= cell.revision => {
                 cell.revision = *revision;
                 cell.slot = Slot::Committed(flight.committed);
                 cell.certain = true;
             }
+            // It was stored, and removed before this was known.
+            Ok(_) => {}
             Err(_) => {
                 cell.revision = cell.revision.max(flight.expected);
                 cell.certain = false;

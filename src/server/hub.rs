@@ -9,7 +9,7 @@ use super::timing::Timing;
 use super::worker::{Pool, panic_text};
 use crate::clock::{Clock, Now};
 use crate::handlers::{Dispatch, Kind, Parked};
-use crate::limits::{PEER_LOG_INTERVAL, ROOM_RETRY, STALL_MAX};
+use crate::limits::{CALL_AHEAD_MAX, PEER_LOG_INTERVAL, ROOM_RETRY, STALL_MAX};
 use crate::logging::Brake;
 use crate::metrics::Metrics;
 use crate::wake::{WaiterId, Wakeups};
@@ -201,7 +201,8 @@ impl Hub {
             Err(Some(later)) => hub.call_timer_at(id, later),
             Err(None) => {}
         };
-        self.pool.call_at(at, Box::new(call));
+        // One that is gone by then has left nothing behind for longer than that, however long it wanted to wait.
+        self.pool.call_at(at.min(self.clock.now().mono + CALL_AHEAD_MAX), Box::new(call));
     }
 
     /// Ends a connection: what is parked for it is abandoned, its socket is closed.

@@ -255,8 +255,14 @@ impl<'a> Check<'a> {
                     self.report(Fault::WatermarkWentBack, text);
                 }
                 let mut long_before = event.sent_us.saturating_sub(STALE_US_MAX);
-                // A fetch asks nobody for what it has, and says what was known while the store is away.
-                if let What::Read { .. } = event.what {
+                // A fetch asks nobody for what it has, and says what was known while the store is away. Where the log
+                // begins further on, it need not know where it ends.
+                let is_of_a_fetch = match event.what {
+                    What::Read { .. } => true,
+                    What::OutOfRange { from, log_start, .. } => from < log_start,
+                    _ => false,
+                };
+                if is_of_a_fetch {
                     long_before = long_before.min(learned_until(&troubles, event.sent_us));
                 }
                 if let Some(known) = floor_before(&everywhere, long_before).filter(|known| *known > told) {

@@ -273,6 +273,13 @@ fn a_read_may_be_stale_while_the_store_is_away_or_the_gateway_was_stopped() {
         rest(stopped(1).read(0, 1, records)).expect(&[]);
         rest(stopped(0).at(1).read(0, 1, records)).expect(&[Fault::Stale]);
     }
+    let below = |script: Script| {
+        let script = script.add(What::OutOfRange { from: 0, log_start: 1, high_watermark: 1 });
+        script.end(2).quiet(1, 2, &log[1..])
+    };
+    let purged = || history().add(What::Purged { below: 1 });
+    below(trouble(purged(), 18)).expect(&[]);
+    below(purged().wait_s(20)).expect(&[Fault::Stale]);
     // "Latest" is never told without asking.
     trouble(history(), 20).end(1).end(2).quiet(0, 2, &log).expect(&[Fault::Stale]);
 }

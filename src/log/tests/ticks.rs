@@ -147,3 +147,17 @@ fn who_comes_too_late_itself_waits_for_nobody() {
     assert!(!way.is_given(now));
     assert!(way.give(now), "again once the other one has appended");
 }
+
+#[test]
+fn latest_counts_what_another_gateway_acknowledged_before_its_tick_comes() {
+    let world = World::new();
+    let (one, two) = (world.gateway(), world.gateway());
+    assert_eq!(one.append(batch(1)), Ok(0));
+    two.sleep(Duration::from_secs(2));
+    one.sleep(Duration::from_secs(2));
+    assert_eq!(one.end(), 1);
+    world.store.drop_core_messages(true);
+    assert_eq!(two.append(batch(1)), Ok(1));
+    assert_eq!(one.end(), 1, "what a fetch begins with");
+    assert_eq!(one.log.latest_view(one.deadline()).expect("known").high_watermark, 2);
+}

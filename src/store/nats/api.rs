@@ -230,6 +230,8 @@ pub(super) fn store_error(error: &Value) -> StoreError {
         10002 | 10005 | 10023 | 10028 | 10047 | 10077 | 10122 => StoreError::NoSpace(text),
         // Cluster or stream without a leader, guard check busy, too many requests: it passes.
         10008 | 10009 | 10118 | 10163 | 10167 | 10194 => StoreError::Unavailable,
+        // A server whose JetStream is about to stop, or has not started yet.
+        _ if error["code"] == 503 => StoreError::Unavailable,
         code => StoreError::Refused { code, text },
     }
 }
@@ -257,6 +259,14 @@ mod tests {
         for (filter, subject, matches) in cases {
             assert_eq!(subject_matches(filter, subject), matches, "{filter} {subject}");
         }
+    }
+
+    #[test]
+    fn what_is_not_served_now_passes() {
+        let error = json!({ "code": 503, "err_code": 10039, "description": "JetStream not enabled for account" });
+        assert_eq!(store_error(&error), StoreError::Unavailable);
+        let error = json!({ "code": 400, "err_code": 10052, "description": "invalid" });
+        assert!(matches!(store_error(&error), StoreError::Refused { code: 10052, .. }));
     }
 
     #[test]
