@@ -41,6 +41,7 @@ on_each_server! {
         }
         assert_eq!(alter(&mut there, "t", &[("retention.ms", Some("3600000"))]).0, 0);
         assert_eq!(there.produce_ok("t", 0, &Batch::of(["kept"])), 4);
+        assert_eq!(here.list_offset("t", 0, LATEST), 5);
         assert_eq!(here.read_all("t", 0, 4), [(4, "kept".to_owned())]);
         assert_eq!(here.list_offset("t", 0, EARLIEST), 4);
     }
