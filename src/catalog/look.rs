@@ -38,11 +38,17 @@ impl Catalog {
     /// As `look_closely`, and once more a little later where a cluster has not found it: a leader that was just elected may not
     /// know all streams.
     fn look_twice(&self, name: &str) -> StoreResult<(Option<Arc<Topic>>, bool)> {
-        let first = self.look_closely(name)?;
-        if first != (None, false) || !(self.defaults.replicas > 1 || self.store.info().clustered) {
-            return Ok(first);
+        let began = self.memory.lock().expect("no holder panics").tick();
+        let standing = self.examine(name)?;
+        let may_be_there = self.defaults.replicas > 1 || self.store.info().clustered;
+        match standing {
+            // Not taken in: whoever asks meanwhile would be told at once that there is none.
+            None if may_be_there => self.pause(LOOK_AGAIN_AFTER),
+            Some(Standing::Part { ref missing, moving }) if may_be_there && !(moving && missing.is_empty()) => {
+                self.pause(LOOK_AGAIN_AFTER);
+            }
+            standing => return Ok(self.take_in_standing(name, standing, began)),
         }
-        self.pause(LOOK_AGAIN_AFTER);
         self.look_closely(name)
     }
 
@@ -54,7 +60,12 @@ impl Catalog {
     /// As `look`, and whether all streams are there, only not yet in their place.
     fn look_closely(&self, name: &str) -> StoreResult<(Option<Arc<Topic>>, bool)> {
         let began = self.memory.lock().expect("no holder panics").tick();
-        let (found, moving) = match self.examine(name)? {
+        let standing = self.examine(name)?;
+        Ok(self.take_in_standing(name, standing, began))
+    }
+
+    fn take_in_standing(&self, name: &str, standing: Option<Standing>, began: u64) -> (Option<Arc<Topic>>, bool) {
+        let (found, moving) = match standing {
             Some(Standing::Whole(known)) => (Found::Whole(known), false),
             Some(Standing::Part { missing, moving }) => {
                 debug!(self.logger, "a topic is not whole"; "topic" => name, "missing" => ?missing, "moving" => moving);
@@ -62,7 +73,7 @@ impl Catalog {
             }
             None => (Found::Nothing, false),
         };
-        Ok((self.take_in(name, found, began), moving))
+        (self.take_in(name, found, began), moving)
     }
 
     /// What the streams of that name amount to, read at their leaders; `None`: there is not even a partition 0.

@@ -1,6 +1,7 @@
 //! What JetStream refuses for want of servers or of room.
 
 use super::*;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 fn too_few() -> StoreError {
     StoreError::NoPeers("no suitable peers for placement".to_owned())
@@ -66,6 +67,29 @@ fn a_cluster_is_asked_twice_before_a_topic_is_missing_however_few_its_replicas()
         _ => Fate::Pass,
     });
     assert!(gateway.topic("t").is_some(), "a leader that was just elected did not know it");
+}
+
+#[test]
+fn who_asks_between_two_looks_is_not_told_what_the_first_one_found() {
+    let cluster = Cluster::new();
+    cluster.store.set_clustered(true);
+    let (maker, gateway) = (cluster.gateway(), cluster.gateway());
+    maker.create("t", 1).expect("room");
+    let missed = Arc::new(AtomicBool::new(false));
+    let told = missed.clone();
+    gateway.store.on_call(move |call| match call {
+        Call::Info(_) if !told.swap(true, Ordering::SeqCst) => Fate::Refuse(StoreError::NoStream),
+        _ => Fate::Pass,
+    });
+    std::thread::scope(|scope| {
+        let first = scope.spawn(|| gateway.topic("t"));
+        while !missed.load(Ordering::SeqCst) {
+            std::thread::yield_now();
+        }
+        std::thread::sleep(Duration::from_millis(20));
+        assert!(gateway.topic("t").is_some());
+        assert!(first.join().expect("it looks twice").is_some());
+    });
 }
 
 #[test]
