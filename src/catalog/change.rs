@@ -6,6 +6,7 @@
 //! with partition 0. What a killed gateway leaves behind is therefore never whole; the next creation of that name
 //! removes it once it is too old to be under construction.
 
+use super::claim::Claim;
 use super::memory::Found;
 use super::room::Asked;
 use super::streams::{self, CREATION_MS_MAX, PARTITIONS_MAX, Plan, Standing};
@@ -13,7 +14,7 @@ use super::{Catalog, LOOK_TIMEOUT, Topic, names, settings};
 use crate::store::{Sequence, StoreError, StoreResult, StreamInfo};
 use crate::wire::Uuid;
 use serde_json::Value;
-use slog::{debug, info, warn};
+use slog::{debug, error, info, warn};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
@@ -144,7 +145,7 @@ impl Catalog {
         let _turn = self.take_turn(name, deadline).map_err(fault)?;
         // Who changes it now must not meet another topic of that name. A store without room has none for a claim either, so
         // that nobody can begin a change, and deleting is what makes room.
-        let _claim = match self.claim(name, deadline) {
+        let mut claim = match self.claim(name, deadline) {
             Err(StoreError::NoSpace(_)) => None,
             claimed => Some(claimed.map_err(fault)?),
         };
@@ -152,6 +153,10 @@ impl Catalog {
             Some(topic) if id.is_none_or(|id| id == topic.id) => topic,
             _ => return Err(DeleteTopicError::Unknown),
         };
+        match claim.as_mut().map(|claim| claim.begin_deletion(topic.id)) {
+            None | Some(Ok(()) | Err(StoreError::NoSpace(_))) => {}
+            Some(Err(error)) => return Err(DeleteTopicError::Store(error)),
+        }
         for partition in 0..topic.partitions.len() {
             let removed = self.remove_stream(name, partition, topic.id, deadline);
             if let Err(error) = removed {
@@ -165,6 +170,7 @@ impl Catalog {
                 self.take_in(name, Found::Nothing, moment);
             }
         }
+        claim.iter_mut().for_each(Claim::end_deletion);
         info!(self.logger, "topic removed"; "topic" => name, "id" => %topic.id);
         Ok(topic)
     }
@@ -302,6 +308,25 @@ impl Catalog {
         if busy {
             let text = format!("Topic '{name}' already exists: it is being created or removed by another gateway.");
             return Err(CreateTopicError::Exists(text));
+        }
+        // No topic that was never whole has records. Where nobody has begun to delete this one, somebody has removed its partition 0
+        // by other means: what the others hold is not given up for that.
+        let records: Vec<_> = remains.iter().filter(|found| found.messages > 0).collect();
+        let is_ours = |found: &&streams::Found| found.id.is_some_and(|id| failed.contains(&id));
+        if !records.iter().all(is_ours) {
+            let half_deleted = self.half_deleted(name, deadline)?;
+            let damaged =
+                records.iter().find(|found| !is_ours(found) && found.id.is_none_or(|id| half_deleted != Some(id)));
+            if let Some(found) = damaged {
+                error!(self.logger, "a topic without its partition 0 is in the way of a new one of that name, and has records";
+                    "topic" => name, "stream" => &found.stream, "messages" => found.messages);
+                let text = format!(
+                    "Topic '{name}' has lost the stream of its partition 0, and '{}' holds records. Remove what is left of it \
+                    (nats stream rm) or restore that stream.",
+                    found.stream
+                );
+                return Err(CreateTopicError::Exists(text));
+            }
         }
         for found in &remains {
             info!(self.logger, "a stream that was left behind is removed"; "stream" => &found.stream, "topic" => name);

@@ -2,14 +2,16 @@
 //!
 //! JetStream updates a stream's configuration unguarded: the last one wins. So whoever changes a topic that is there first
 //! writes its name into the bucket `kafka-gateways`, by compare-and-set. A claim ends when it is given back, or with its
-//! time, when a gateway died or does not know whether its last update may still arrive (ADR 25).
+//! time, when a gateway died or does not know whether its last update may still arrive (ADR 25). A deletion writes down what
+//! it deletes, so that what one that was cut short has left can be told from what somebody else has damaged.
 
 use super::{Catalog, LOOK_TIMEOUT};
 use crate::cluster::BUCKET;
 use crate::limits::{CLAIM_LASTS, CLAIM_USED_MAX};
 use crate::sealed;
 use crate::store::{KvBucket, KvEntry, Sequence, StoreError, StoreResult, keys, kv_replace};
-use serde_json::json;
+use crate::wire::Uuid;
+use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
 /// Pauses between looks at a claim of somebody else's.
@@ -23,6 +25,24 @@ pub(super) struct Claim<'a> {
     /// When the change must be done, however often the claim is renewed.
     by: Instant,
     kept: bool,
+    /// The topic whose deletion has begun, be it by who had the claim before, and is not known to have ended.
+    deleting: Option<Uuid>,
+}
+
+const UNTIL: &str = "until_ms";
+const DELETING: &str = "deleting";
+
+/// What a claim says.
+fn open(entry: &KvEntry) -> Option<Value> {
+    entry.value.as_deref().and_then(sealed::open)
+}
+
+fn deleting_of(said: Option<&Value>) -> Option<Uuid> {
+    said.and_then(|said| said[DELETING].as_str()).and_then(Uuid::parse)
+}
+
+fn key_of(name: &str) -> String {
+    format!("changing.{}", keys::token(name))
 }
 
 impl Catalog {
@@ -45,15 +65,23 @@ impl Catalog {
 
     /// Claims a topic, for a change that is to be done by `by`, if nobody else has it.
     pub(super) fn try_claim(&self, name: &str, by: Instant) -> StoreResult<Claim<'_>> {
-        let key = format!("changing.{}", keys::token(name));
+        let key = key_of(name);
         let now = self.clock.now();
         let entry = self.claim_entry(&key, now.mono + LOOK_TIMEOUT)?;
-        let held = entry.value.as_deref().and_then(sealed::open).and_then(|value| value["until_ms"].as_i64());
+        let said = open(&entry);
+        let held = said.as_ref().and_then(|said| said[UNTIL].as_i64());
         if held.is_some_and(|until_ms| now.wall_ms < until_ms) {
             return Err(StoreError::Busy);
         }
-        let revision = self.write_claim(&key, entry.revision)?;
-        Ok(Claim { catalog: self, key, revision, taken: now.mono, by, kept: false })
+        let deleting = deleting_of(said.as_ref());
+        let revision = self.write_claim(&key, entry.revision, CLAIM_LASTS, deleting)?;
+        Ok(Claim { catalog: self, key, revision, taken: now.mono, by, kept: false, deleting })
+    }
+
+    /// The topic of that name whose deletion has begun and is not known to have ended.
+    pub(super) fn half_deleted(&self, name: &str, deadline: Instant) -> StoreResult<Option<Uuid>> {
+        let entry = self.claim_entry(&key_of(name), deadline)?;
+        Ok(deleting_of(open(&entry).as_ref()))
     }
 
     fn claim_entry(&self, key: &str, deadline: Instant) -> StoreResult<KvEntry> {
@@ -67,10 +95,17 @@ impl Catalog {
         }
     }
 
-    fn write_claim(&self, key: &str, expected: Sequence) -> StoreResult<Sequence> {
+    fn write_claim(
+        &self,
+        key: &str,
+        expected: Sequence,
+        lasts: Duration,
+        deleting: Option<Uuid>,
+    ) -> StoreResult<Sequence> {
         let now = self.clock.now();
-        let lasts_ms = i64::try_from(CLAIM_LASTS.as_millis()).expect("a claim lasts seconds");
-        let value = json!({ "until_ms": now.wall_ms.saturating_add(lasts_ms) });
+        let lasts_ms = i64::try_from(lasts.as_millis()).expect("a claim lasts seconds");
+        let deleting = deleting.map(|id| id.to_string());
+        let value = json!({ UNTIL: now.wall_ms.saturating_add(lasts_ms), DELETING: deleting });
         kv_replace(&*self.store, BUCKET, key, Some(sealed::seal(&value)), expected, now.mono + LOOK_TIMEOUT)
     }
 }
@@ -80,7 +115,7 @@ impl Claim<'_> {
     pub fn deadline(&mut self) -> StoreResult<Instant> {
         let now = self.catalog.clock.now().mono;
         if now >= self.taken + CLAIM_USED_MAX / 2 {
-            self.revision = self.catalog.write_claim(&self.key, self.revision)?;
+            self.revision = self.catalog.write_claim(&self.key, self.revision, CLAIM_LASTS, self.deleting)?;
             self.taken = now;
         }
         Ok(self.by.min(self.taken + CLAIM_USED_MAX))
@@ -89,6 +124,19 @@ impl Claim<'_> {
     /// Lets undoing take some time beyond the deadline.
     pub fn extend(&mut self) {
         self.by = self.by.max(self.catalog.clock.now().mono + LOOK_TIMEOUT);
+    }
+
+    /// Writes down that this topic is being deleted.
+    pub fn begin_deletion(&mut self, id: Uuid) -> StoreResult<()> {
+        let now = self.catalog.clock.now().mono;
+        self.revision = self.catalog.write_claim(&self.key, self.revision, CLAIM_LASTS, Some(id))?;
+        (self.taken, self.deleting) = (now, Some(id));
+        Ok(())
+    }
+
+    /// Nothing is left of the topic.
+    pub fn end_deletion(&mut self) {
+        self.deleting = None;
     }
 
     /// Leaves it to its time: a change whose outcome is not known may still arrive.
@@ -102,8 +150,13 @@ impl Drop for Claim<'_> {
         if self.kept {
             return;
         }
-        let deadline = self.catalog.clock.now().mono + LOOK_TIMEOUT;
         // Who cannot give it back lets it run out.
-        let _ = kv_replace(&*self.catalog.store, BUCKET, &self.key, None, self.revision, deadline);
+        let _ = match self.deleting {
+            Some(_) => self.catalog.write_claim(&self.key, self.revision, Duration::ZERO, self.deleting),
+            None => {
+                let deadline = self.catalog.clock.now().mono + LOOK_TIMEOUT;
+                kv_replace(&*self.catalog.store, BUCKET, &self.key, None, self.revision, deadline)
+            }
+        };
     }
 }

@@ -1,6 +1,7 @@
 //! Topics over a store in memory, shared by several gateways.
 
 mod altered;
+mod halves;
 mod refusals;
 mod watched;
 
@@ -265,73 +266,6 @@ fn many_threads_create_one_name_once() {
         assert_eq!(winners.len(), 1, "{made:?}");
         assert!(made.iter().all(|outcome| matches!(outcome, Ok(_) | Err(CreateTopicError::Exists(_)))), "{made:?}");
         assert!(gateways.iter().all(|gateway| gateway.topic(&name).as_ref() == Some(winners[0])));
-    }
-}
-
-/// Lets a gateway's `steps` first changes through, then nothing more, as if it had been killed.
-fn kill_after(gateway: &Gateway, steps: usize) {
-    let mut changes = 0;
-    gateway.store.on_call(move |call| {
-        changes += usize::from(!matches!(call, Call::Info(_) | Call::List));
-        if changes > steps { Fate::Refuse(StoreError::Unavailable) } else { Fate::Pass }
-    });
-}
-
-#[test]
-fn what_a_killed_creator_leaves_is_never_seen_and_removed_by_the_next_creation() {
-    for steps in 1..6 {
-        let cluster = Cluster::new();
-        let (a, b) = (cluster.gateway(), cluster.gateway());
-        kill_after(&a, steps);
-        assert!(a.create("t", 3).is_err());
-        assert!(!cluster.streams().is_empty(), "something is left");
-        // Where all streams are there, only not all in their place, it may be whole a moment later.
-        let seen = if steps < 5 { Ok(None) } else { Err(StoreError::Unavailable) };
-        assert_eq!((b.catalog.topic("t"), b.names()), (seen, Vec::new()), "killed after {steps} changes");
-        let early = b.create("t", 2);
-        assert!(matches!(early, Err(CreateTopicError::Exists(_))), "it may still be under construction: {early:?}");
-        cluster.clock.advance(YOUNG_NO_MORE);
-        match b.create("t", 2) {
-            Ok(topic) => assert_eq!(topic.partitions.len(), 2),
-            // Only the last stream's range was not moved: the topic is as good as made.
-            Err(CreateTopicError::Exists(_)) => assert_eq!(steps, 5),
-            Err(error) => panic!("{error:?} after {steps} changes"),
-        }
-        let topic = b.topic("t").expect("there is one now");
-        assert_eq!(cluster.streams().len(), topic.partitions.len(), "nothing else is left");
-    }
-}
-
-#[test]
-fn a_creator_whose_store_went_away_may_try_again_at_once() {
-    let cluster = Cluster::new();
-    let gateway = cluster.gateway();
-    kill_after(&gateway, 3);
-    assert!(gateway.create("t", 3).is_err());
-    gateway.store.leave_alone();
-    assert!(gateway.create("t", 3).is_ok());
-}
-
-#[test]
-fn a_half_deleted_topic_is_never_seen() {
-    for steps in 0..3 {
-        let cluster = Cluster::new();
-        let (a, b) = (cluster.gateway(), cluster.gateway());
-        let made = a.create("t", 3).expect("room");
-        assert!(b.topic("t").is_some());
-        kill_after(&a, steps);
-        assert!(a.delete("t").is_err());
-        a.store.leave_alone();
-        let expected = if steps == 0 { Some(made.clone()) } else { None };
-        for gateway in [&a, &b, &cluster.gateway()] {
-            assert_eq!(gateway.topic("t"), expected, "killed after {steps} changes");
-        }
-        if steps > 0 {
-            assert_eq!(b.deleted(), [made.id]);
-            cluster.clock.advance(YOUNG_NO_MORE);
-            assert_eq!(b.create("t", 1).map(|topic| topic.id != made.id), Ok(true));
-            assert_eq!(cluster.streams(), ["kafka-t-0"]);
-        }
     }
 }
 

@@ -1,0 +1,96 @@
+//! What creations and deletions that were cut short leave behind.
+
+use super::*;
+
+/// Lets a gateway's `steps` first changes through, then nothing more, as if it had been killed.
+fn kill_after(gateway: &Gateway, steps: usize) {
+    let mut changes = 0;
+    gateway.store.on_call(move |call| {
+        changes += usize::from(!matches!(call, Call::Info(_) | Call::List));
+        if changes > steps { Fate::Refuse(StoreError::Unavailable) } else { Fate::Pass }
+    });
+}
+
+#[test]
+fn what_a_killed_creator_leaves_is_never_seen_and_removed_by_the_next_creation() {
+    for steps in 1..6 {
+        let cluster = Cluster::new();
+        let (a, b) = (cluster.gateway(), cluster.gateway());
+        kill_after(&a, steps);
+        assert!(a.create("t", 3).is_err());
+        assert!(!cluster.streams().is_empty(), "something is left");
+        // Where all streams are there, only not all in their place, it may be whole a moment later.
+        let seen = if steps < 5 { Ok(None) } else { Err(StoreError::Unavailable) };
+        assert_eq!((b.catalog.topic("t"), b.names()), (seen, Vec::new()), "killed after {steps} changes");
+        let early = b.create("t", 2);
+        assert!(matches!(early, Err(CreateTopicError::Exists(_))), "it may still be under construction: {early:?}");
+        cluster.clock.advance(YOUNG_NO_MORE);
+        match b.create("t", 2) {
+            Ok(topic) => assert_eq!(topic.partitions.len(), 2),
+            // Only the last stream's range was not moved: the topic is as good as made.
+            Err(CreateTopicError::Exists(_)) => assert_eq!(steps, 5),
+            Err(error) => panic!("{error:?} after {steps} changes"),
+        }
+        let topic = b.topic("t").expect("there is one now");
+        assert_eq!(cluster.streams().len(), topic.partitions.len(), "nothing else is left");
+    }
+}
+
+#[test]
+fn a_creator_whose_store_went_away_may_try_again_at_once() {
+    let cluster = Cluster::new();
+    let gateway = cluster.gateway();
+    kill_after(&gateway, 3);
+    assert!(gateway.create("t", 3).is_err());
+    gateway.store.leave_alone();
+    assert!(gateway.create("t", 3).is_ok());
+}
+
+#[test]
+fn a_half_deleted_topic_is_never_seen() {
+    for steps in 0..3 {
+        let cluster = Cluster::new();
+        let (a, b) = (cluster.gateway(), cluster.gateway());
+        let made = a.create("t", 3).expect("room");
+        assert!(b.topic("t").is_some());
+        kill_after(&a, steps);
+        assert!(a.delete("t").is_err());
+        a.store.leave_alone();
+        let expected = if steps == 0 { Some(made.clone()) } else { None };
+        for gateway in [&a, &b, &cluster.gateway()] {
+            assert_eq!(gateway.topic("t"), expected, "killed after {steps} changes");
+        }
+        if steps > 0 {
+            assert_eq!(b.deleted(), [made.id]);
+            cluster.clock.advance(YOUNG_NO_MORE);
+            assert_eq!(b.create("t", 1).map(|topic| topic.id != made.id), Ok(true));
+            assert_eq!(cluster.streams(), ["kafka-t-0"]);
+        }
+    }
+}
+
+#[test]
+fn records_of_a_topic_that_nobody_deleted_are_not_removed_for_a_new_one() {
+    let cluster = Cluster::new();
+    let gateway = cluster.gateway();
+    let store = |text: &'static str| cluster.store.publish_foreign("kafka.t.2", text).expect("stored");
+    // A deletion that was cut short: what is left of it goes.
+    gateway.create("t", 3).expect("room");
+    store("a record");
+    kill_after(&gateway, 2);
+    assert!(gateway.delete("t").is_err());
+    gateway.store.leave_alone();
+    cluster.clock.advance(YOUNG_NO_MORE);
+    let other = cluster.gateway();
+    other.create("t", 3).expect("the deletion is remembered in the store");
+    assert_eq!(cluster.streams().len(), 3);
+    // Partition 0 removed by other means: the others' records stay.
+    store("a record");
+    cluster.store.stream_delete("kafka-t-0", cluster.now() + Duration::from_secs(1)).expect("it is there");
+    cluster.clock.advance(YOUNG_NO_MORE);
+    for gateway in [&gateway, &other, &cluster.gateway()] {
+        let refused = gateway.create("t", 3).expect_err("not over records");
+        assert!(matches!(&refused, CreateTopicError::Exists(text) if text.contains("kafka-t-2")), "{refused:?}");
+    }
+    assert_eq!(cluster.streams(), ["kafka-t-1", "kafka-t-2"]);
+}
