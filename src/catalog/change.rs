@@ -210,7 +210,7 @@ impl Catalog {
             if !matches!(made, Err(StoreError::NoPeers(_))) || self.clock.now().mono + pause >= patience {
                 return made;
             }
-            self.pause(pause);
+            std::thread::sleep(pause);
             pause = (pause * 2).min(PEERS_PAUSE_MAX);
         }
     }
@@ -371,12 +371,6 @@ impl Catalog {
         if failed.len() < FAILED_MAX {
             failed.insert(id);
         }
-    }
-
-    /// Lets some time pass, or less if some topic was made or removed here meanwhile.
-    pub(super) fn pause(&self, time: Duration) {
-        let changing = self.changing.lock().expect("no holder panics");
-        drop(self.changed.wait_timeout(changing, time).expect("no holder panics"));
     }
 
     /// Waits until nobody in this process changes this name; `Busy` when the time is up.

@@ -40,16 +40,28 @@ impl Catalog {
     fn look_twice(&self, name: &str) -> StoreResult<(Option<Arc<Topic>>, bool)> {
         let began = self.memory.lock().expect("no holder panics").tick();
         let standing = self.examine(name)?;
-        let may_be_there = self.defaults.replicas > 1 || self.store.info().clustered;
+        let may_be_there = self.may_be_mistaken();
         match standing {
             // Not taken in: whoever asks meanwhile would be told at once that there is none.
-            None if may_be_there => self.pause(LOOK_AGAIN_AFTER),
+            None if may_be_there => std::thread::sleep(LOOK_AGAIN_AFTER),
             Some(Standing::Part { ref missing, moving }) if may_be_there && !(moving && missing.is_empty()) => {
-                self.pause(LOOK_AGAIN_AFTER);
+                std::thread::sleep(LOOK_AGAIN_AFTER);
             }
             standing => return Ok(self.take_in_standing(name, standing, began)),
         }
         self.look_closely(name)
+    }
+
+    /// Whether the store may say of what is there that it is not.
+    fn may_be_mistaken(&self) -> bool {
+        self.defaults.replicas > 1 || self.store.info().clustered
+    }
+
+    /// Between a look that found something missing, and the one that is believed.
+    pub(super) fn wait_for_the_store_to_learn(&self) {
+        if self.may_be_mistaken() {
+            std::thread::sleep(LOOK_AGAIN_AFTER);
+        }
     }
 
     /// Looks at one topic's streams and takes in what is found.

@@ -466,7 +466,11 @@ impl Catalog {
         let partly = names.iter().filter(|name| !before.contains(*name));
         let mut failures = 0;
         let unclear = |name: &&String| !whole.contains(*name) && !silent.contains_key(names::stem(name).as_str());
-        for name in before.iter().chain(partly).filter(unclear) {
+        let unclear: Vec<&String> = before.iter().chain(partly).filter(unclear).collect();
+        if !unclear.is_empty() {
+            self.wait_for_the_store_to_learn();
+        }
+        for name in unclear {
             if let Err(error) = self.look(name) {
                 debug!(self.logger, "a topic could not be looked at"; "topic" => name, "error" => %error);
                 failures += 1;
