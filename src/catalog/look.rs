@@ -69,7 +69,7 @@ impl Catalog {
         self.look_closely(name).map(|(topic, _)| topic)
     }
 
-    /// As `look`, and whether all streams are there, only not yet in their place.
+    /// As `look`, and whether the topic is being made: its streams are not in their place, or not known to all servers yet.
     fn look_closely(&self, name: &str) -> StoreResult<(Option<Arc<Topic>>, bool)> {
         let began = self.memory.lock().expect("no holder panics").tick();
         let standing = self.examine(name)?;
@@ -77,6 +77,14 @@ impl Catalog {
     }
 
     fn take_in_standing(&self, name: &str, standing: Option<Standing>, began: u64) -> (Option<Arc<Topic>>, bool) {
+        // Who answers for a cluster may not know yet what was told of by another of its servers.
+        if !matches!(standing, Some(Standing::Whole(_))) && self.may_be_mistaken() {
+            let now = self.clock.now().mono;
+            if self.memory.lock().expect("no holder panics").was_made_lately(name, now) {
+                debug!(self.logger, "a topic that was made a moment ago is not found yet"; "topic" => name);
+                return (None, true);
+            }
+        }
         let (found, moving) = match standing {
             Some(Standing::Whole(known)) => (Found::Whole(known), false),
             Some(Standing::Part { missing, moving }) => {

@@ -11,6 +11,10 @@ use std::time::{Duration, Instant};
 /// How many absent names are remembered: names come from clients, who can invent any number.
 const ABSENT_MAX: usize = 10_000;
 
+/// How long after its streams were seen to be made a cluster may not find a topic: its leader takes in what it has decided when
+/// it gets to it.
+pub const MADE_LATELY: Duration = Duration::from_secs(5);
+
 /// What a look at the store found of a name.
 pub enum Found {
     Whole(Known),
@@ -28,6 +32,8 @@ pub struct Memory {
     absent: HashMap<String, Absence>,
     /// The last moment at which some topic was seen to be created.
     creation: u64,
+    /// When a stream with this stem was seen to be made, if none was seen to be deleted since.
+    made: HashMap<String, Instant>,
     /// When the last complete listing began.
     pub listed: Option<Instant>,
     /// Topics of which some stream did not answer to that listing.
@@ -53,6 +59,14 @@ impl Entry {
     pub fn needs_look(&self, now: Instant) -> bool {
         self.doubted.is_some() && self.failed.is_none_or(|at| now.duration_since(at) >= RETRY_AFTER)
     }
+}
+
+/// What JetStream tells of a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Advice {
+    Created,
+    Updated,
+    Deleted,
 }
 
 pub struct Absence {
@@ -86,12 +100,27 @@ impl Memory {
         self.absent.retain(|_, absence| now.duration_since(absence.at) < age);
     }
 
+    /// Whether JetStream told a moment ago that streams of this topic were made.
+    pub fn was_made_lately(&self, name: &str, now: Instant) -> bool {
+        self.made.get(&names::stem(name)).is_some_and(|at| now.duration_since(*at) < MADE_LATELY)
+    }
+
     /// A stream with this stem was created, changed or deleted.
-    pub fn advise(&mut self, stem: &str, created: bool) {
+    pub fn advise(&mut self, stem: &str, what: Advice, now: Instant) {
         let moment = self.tick();
         self.listing_stale = true;
-        if created {
-            self.creation = moment;
+        match what {
+            Advice::Created => {
+                self.creation = moment;
+                self.made.retain(|_, at| now.duration_since(*at) < MADE_LATELY);
+                if self.made.len() < ABSENT_MAX {
+                    self.made.insert(stem.to_owned(), now);
+                }
+            }
+            Advice::Deleted => {
+                self.made.remove(stem);
+            }
+            Advice::Updated => {}
         }
         let doubt = |entry: &mut Entry| entry.doubted = Some(moment);
         match names::of_stem(stem) {
@@ -211,14 +240,14 @@ mod tests {
         let now = Instant::now();
         let mut memory = Memory::default();
         let began = memory.tick();
-        memory.advise("t", true);
+        memory.advise("t", Advice::Created, now);
         take_in(&mut memory, Found::Nothing, began, now);
         assert!(!memory.is_absent("t", now));
         let began = memory.tick();
         take_in(&mut memory, Found::Nothing, began, now);
         assert!(memory.is_absent("t", now));
         assert!(!memory.is_absent("t", now + ABSENCE_TRUSTED_FOR));
-        memory.advise("t", true);
+        memory.advise("t", Advice::Created, now);
         assert!(!memory.is_absent("t", now));
         let began = memory.tick();
         take_in(&mut memory, Found::Part, began, now);
@@ -232,7 +261,7 @@ mod tests {
         let began = memory.tick();
         take_in(&mut memory, whole(1), began, now);
         let began = memory.tick();
-        memory.advise("t", false);
+        memory.advise("t", Advice::Updated, now);
         take_in(&mut memory, whole(1), began, now);
         assert!(memory.topics["t"].needs_look(now));
         let began = memory.tick();

@@ -30,7 +30,7 @@ use crate::wire::Uuid;
 use bounds::Neglected;
 use flight::Flights;
 use look::{add_silent, by_stem};
-use memory::{Found, Memory};
+use memory::{Advice, Found, Memory};
 use slog::{Logger, debug, warn};
 use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -428,10 +428,13 @@ impl Catalog {
         let Some((stem, _)) = names::parse_stream(stream) else {
             return;
         };
-        if !matches!(what, "CREATED" | "DELETED" | "UPDATED") {
-            return;
-        }
-        self.memory.lock().expect("no holder panics").advise(stem, what == "CREATED");
+        let advice = match what {
+            "CREATED" => Advice::Created,
+            "UPDATED" => Advice::Updated,
+            "DELETED" => Advice::Deleted,
+            _ => return,
+        };
+        self.memory.lock().expect("no holder panics").advise(stem, advice, self.clock.now().mono);
     }
 
     fn list(&self) -> StoreResult<()> {

@@ -19,6 +19,7 @@ use crate::protocol::messages::create_topics::{
     CreatableReplicaAssignment, CreatableTopic, CreatableTopicConfigs, CreatableTopicResult, CreateTopicsRequest,
     CreateTopicsResponse,
 };
+use crate::store::StoreError;
 use crate::wire::Uuid;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::time::{Duration, Instant};
@@ -72,7 +73,11 @@ fn create(
     if asked.name == "__cluster_metadata" {
         return Err((ErrorCode::INVALID_REQUEST, format!("Creation of internal topic {} is prohibited.", asked.name)));
     }
-    let exists = cx.topic_by(&asked.name, deadline).map_err(|e| (for_admin(&e), e.to_string()))?;
+    let exists = match cx.topic_by(&asked.name, deadline) {
+        // It is just being made, or the store is away: the creation itself tells.
+        Err(StoreError::Unavailable) if !validate_only => None,
+        found => found.map_err(|error| (for_admin(&error), error.to_string()))?,
+    };
     if exists.is_some() {
         return Err((ErrorCode::TOPIC_ALREADY_EXISTS, format!("Topic '{}' already exists.", asked.name)));
     }

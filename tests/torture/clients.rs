@@ -1,8 +1,8 @@
 //! Clients that write down all they see: producers, readers, committers. They try again as Kafka's clients do.
 
+use crate::harness::Wire;
 use crate::harness::batch::{Batch, offsets_and_values};
 use crate::harness::wire::{LATEST, RETRIABLE, fetch_request, produce_request, produced, topic_name};
-use crate::harness::Wire;
 use crate::history::{Event, Journal, Outcome, Value, What};
 use crate::random::Random;
 use crate::rig::RECOVERY;

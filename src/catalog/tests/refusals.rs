@@ -1,6 +1,7 @@
 //! What JetStream refuses for want of servers or of room.
 
 use super::*;
+use crate::catalog::memory::MADE_LATELY;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 fn too_few() -> StoreError {
@@ -90,6 +91,25 @@ fn who_asks_between_two_looks_is_not_told_what_the_first_one_found() {
         assert!(gateway.topic("t").is_some());
         assert!(first.join().expect("it looks twice").is_some());
     });
+}
+
+#[test]
+fn a_topic_that_was_just_made_is_not_told_to_be_missing_by_a_cluster() {
+    let cluster = Cluster::new();
+    cluster.store.set_clustered(true);
+    let (maker, gateway) = (cluster.gateway(), cluster.gateway());
+    let made = maker.create("t", 1).expect("room");
+    for one in [&maker, &gateway] {
+        one.store.on_call(|call| match call {
+            Call::Info(_) => Fate::Refuse(StoreError::NoStream),
+            _ => Fate::Pass,
+        });
+    }
+    assert_eq!(maker.catalog.topic("t"), Ok(Some(made)), "who knows it goes by that");
+    assert_eq!(gateway.catalog.topic("t"), Err(StoreError::Unavailable), "ask again");
+    cluster.clock.advance(MADE_LATELY);
+    assert_eq!(gateway.catalog.topic("t"), Ok(None));
+    assert_eq!(gateway.catalog.topic("other"), Ok(None));
 }
 
 #[test]
