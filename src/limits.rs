@@ -315,6 +315,10 @@ pub const FORWARD_TICK_EVERY: Duration = Duration::from_secs(1);
 /// How long a gateway that was asked may give no sign of life: as long as its lease lasts without it.
 pub const FORWARD_SILENCE_MAX: Duration = Duration::from_secs(4);
 
+/// How long the other gateway is told again and again of requests that were given up: the first word may hang in the same
+/// connection as they do.
+pub const GIVEN_UP_TOLD: Duration = Duration::from_secs(30);
+
 /// How long a forwarded request is served though nobody says that it is waited for.
 pub const VISIT_UNASKED_MAX: Duration = Duration::from_secs(6);
 

@@ -3,9 +3,9 @@
 use super::envelope::{Assembly, Content, Part};
 use super::{Answer, Done, Failure, Forwarder, Returned, Visit};
 use crate::group::Standing;
-use crate::limits::{FORWARD_SILENCE_MAX, FORWARD_TICK_EVERY, FORWARDED_BYTES_MAX, FORWARDED_MAX};
+use crate::limits::{FORWARD_SILENCE_MAX, FORWARD_TICK_EVERY, FORWARDED_BYTES_MAX, FORWARDED_MAX, GIVEN_UP_TOLD};
 use bytes::Bytes;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::time::Instant;
 
 /// 32 KiB: below every max_payload.
@@ -18,6 +18,8 @@ pub(super) struct Asks {
     bytes: usize,
     /// When each process was last heard.
     heard: HashMap<String, Instant>,
+    /// Requests that are not waited for any more and were not answered, whom they were sent to, and since when.
+    given_up: VecDeque<(String, u64, Instant)>,
 }
 
 struct Asked {
@@ -34,22 +36,31 @@ impl Asks {
         self.bytes -= asked.bytes;
         Some(asked)
     }
+
+    fn give_up(&mut self, to: &str, token: u64, now: Instant) {
+        if self.given_up.len() >= FORWARDED_MAX {
+            self.given_up.pop_front();
+        }
+        self.given_up.push_back((to.to_owned(), token, now));
+    }
 }
 
 impl Forwarder {
     /// Sends a request to a process. `done` runs exactly once unless the ask is abandoned. Never blocks.
     pub fn ask(&self, to: &str, visit: &Visit, done: Done) -> u64 {
+        let order = self.sending.lock().expect("no holder panics");
         let token = self.token();
         let whole = visit.encode();
         let bytes = whole.len();
         let Some(parts) = self.cut(token, whole) else {
+            drop(order);
             done(Err(Failure::TooLarge));
             return token;
         };
         {
             let mut asks = self.asks.lock().expect("no holder panics");
             if asks.open.len() >= FORWARDED_MAX || asks.bytes + bytes > FORWARDED_BYTES_MAX {
-                drop(asks);
+                drop((asks, order));
                 done(Err(Failure::Full));
                 return token;
             }
@@ -65,7 +76,14 @@ impl Forwarder {
 
     /// The client is gone: its answer is not waited for any more.
     pub fn abandon(&self, token: u64) {
-        let asked = self.asks.lock().expect("no holder panics").remove(token);
+        let asked = {
+            let mut asks = self.asks.lock().expect("no holder panics");
+            let asked = asks.remove(token);
+            if let Some(asked) = &asked {
+                asks.give_up(&asked.to, token, self.clock.now().mono);
+            }
+            asked
+        };
         if let Some(asked) = asked {
             self.send(&asked.to, Content::Abandoned(vec![token]));
         }
@@ -112,6 +130,7 @@ impl Forwarder {
         let standings: HashMap<String, Standing> =
             asked.into_iter().map(|process| (process.clone(), self.leases.standing(&process))).collect();
         let mut waiting: HashMap<String, Vec<u64>> = HashMap::new();
+        let mut given_up: HashMap<String, Vec<u64>> = HashMap::new();
         let mut failed = Vec::new();
         {
             let mut asks = self.asks.lock().expect("no holder panics");
@@ -128,7 +147,18 @@ impl Forwarder {
                 }
             }
             for (token, failure) in hopeless {
-                failed.extend(asks.remove(token).map(|asked| (asked, failure)));
+                let Some(asked) = asks.remove(token) else { continue };
+                asks.give_up(&asked.to, token, now);
+                failed.push((asked, failure));
+            }
+            asks.given_up.retain(|(_, _, since)| now.saturating_duration_since(*since) < GIVEN_UP_TOLD);
+            for (process, token, _) in &asks.given_up {
+                given_up.entry(process.clone()).or_default().push(*token);
+            }
+        }
+        for (process, tokens) in given_up {
+            for some in tokens.chunks(TOKENS_PER_MESSAGE) {
+                self.send(&process, Content::Abandoned(some.to_vec()));
             }
         }
         for (process, tokens) in waiting {

@@ -4,6 +4,10 @@
 //! not know such a request (it never came, or its answer was lost) says so, and the client is told to try again. Silence
 //! ends the wait as well, and so does the end of the other's lease. Nothing is ever sent twice.
 //!
+//! A connection that hangs may deliver what it holds much later, when its sender has given it up and the client has had its way
+//! by another one: a commit would go back. So requests of one process are taken in the order of their tokens, and what was
+//! overtaken, or was told to be given up, is not served.
+//!
 //! Who may publish to `_kafka.forward.*` may speak for any client: the right belongs to gateways alone.
 
 mod asks;
@@ -70,6 +74,8 @@ pub struct Forwarder {
     visits: Mutex<Visits>,
     serve: OnceLock<Serve>,
     next_token: AtomicU64,
+    /// Held while a request gets its token and is sent: both in one order. Taken before `asks`.
+    sending: Mutex<()>,
     this: Weak<Forwarder>,
 }
 
@@ -92,6 +98,7 @@ impl Forwarder {
             visits: Mutex::default(),
             serve: OnceLock::new(),
             next_token: AtomicU64::new(1),
+            sending: Mutex::default(),
             this: this.clone(),
         })
     }

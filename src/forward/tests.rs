@@ -1,5 +1,6 @@
 //! Forwarders over one store in memory, with a clock and a worker pool that move only when told.
 
+use super::envelope::{Content, Envelope, Part};
 use super::{Answer, Failure, Forwarder, Responder, Returned, Visit};
 use crate::clock::ManualClock;
 use crate::group::Standing;
@@ -83,6 +84,31 @@ fn a_request_is_answered_by_the_other_side() {
     let frame = Bytes::from_static(b"answer");
     assert_eq!(answer(&place), Some(Ok(Returned { served: true, frame })));
     assert_eq!((one.forwarder.asks_open(), two.forwarder.visits_open()), (0, 0));
+}
+
+/// The connection holds it until its sender has given it up.
+#[test]
+fn a_request_that_comes_late_is_not_served() {
+    for newer_ones in [true, false] {
+        let (world, one, two) = sides();
+        world.store.drop_core_messages(true);
+        let (token, place) = one.ask("two", b"late");
+        one.sleep(8);
+        assert_eq!(answer(&place), Some(Err(Failure::Silent)));
+        world.store.drop_core_messages(false);
+        if newer_ones {
+            one.ask("two", b"newer");
+            assert_eq!(two.visitor().0, visit(b"newer"));
+        } else {
+            one.sleep(2);
+        }
+        let part = Part { token, index: 0, count: 1, bytes: visit(b"late").encode() };
+        let envelope = Envelope { from: "one".to_owned(), content: Content::Ask(part) };
+        world.store.core_publish("_kafka.forward.two", envelope.encode());
+        assert!(two.visits.lock().expect("no holder panics").is_empty(), "newer ones: {newer_ones}");
+        one.ask("two", b"next");
+        assert_eq!(two.visitor().0, visit(b"next"));
+    }
 }
 
 #[test]

@@ -8,6 +8,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 
+/// Gateway processes whose last request is remembered.
+const PROCESSES_KNOWN_MAX: usize = 4_096;
+
 /// Who asked, and under which token.
 type Name = (String, u64);
 
@@ -16,6 +19,8 @@ pub(super) struct Visits {
     open: HashMap<Name, Open>,
     /// Bytes of all that have not been answered.
     bytes: usize,
+    /// The highest token of each process that came or was given up: those up to it that come now were overtaken.
+    newest: HashMap<String, u64>,
 }
 
 struct Open {
@@ -38,6 +43,17 @@ impl Visits {
         let open = self.open.remove(name)?;
         self.bytes -= open.bytes;
         Some(open)
+    }
+
+    /// Whether this is the newest of its process so far.
+    fn is_in_order(&mut self, name: &Name) -> bool {
+        if self.newest.len() >= PROCESSES_KNOWN_MAX && !self.newest.contains_key(&name.0) {
+            self.newest.clear();
+        }
+        let newest = self.newest.entry(name.0.clone()).or_default();
+        let is_newer = name.1 > *newest;
+        *newest = name.1.max(*newest);
+        is_newer
     }
 }
 
@@ -130,7 +146,9 @@ impl Forwarder {
 
     pub(super) fn abandoned_came(&self, from: &str, tokens: &[u64]) {
         for token in tokens {
-            self.give_up(&(from.to_owned(), *token));
+            let name = (from.to_owned(), *token);
+            self.visits.lock().expect("no holder panics").is_in_order(&name);
+            self.give_up(&name);
         }
     }
 
@@ -180,8 +198,10 @@ impl Visits {
         let (count, length) = (self.open.len(), part.bytes.len());
         let no_room = self.bytes + length > FORWARDED_BYTES_MAX;
         let is_first = part.index == 0;
+        let is_overtaken = is_first && !self.open.contains_key(name) && !self.is_in_order(name);
         let state = match self.open.get_mut(name) {
             Some(open) => open,
+            None if is_overtaken => return Arrival::Partly,
             // Parts come in order: what does not begin with the first is incomplete for good.
             None if !is_first => return Arrival::Partly,
             None if no_room || count >= FORWARDED_MAX => return Arrival::NoRoom,
