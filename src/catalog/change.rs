@@ -154,7 +154,8 @@ impl Catalog {
             _ => return Err(DeleteTopicError::Unknown),
         };
         match claim.as_mut().map(|claim| claim.begin_deletion(topic.id)) {
-            None | Some(Ok(()) | Err(StoreError::NoSpace(_))) => {}
+            // It only matters where this deletion is cut short.
+            None | Some(Ok(()) | Err(StoreError::NoSpace(_) | StoreError::NoAnswer | StoreError::Unavailable)) => {}
             Some(Err(error)) => return Err(DeleteTopicError::Store(error)),
         }
         for partition in 0..topic.partitions.len() {

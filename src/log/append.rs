@@ -154,6 +154,10 @@ struct Formed {
 }
 
 impl State {
+    pub(super) fn has_waiting(&self) -> bool {
+        !self.queue.waiting.is_empty()
+    }
+
     /// Whether the first batch that waits would be refused at this tail.
     pub(super) fn refuses_first(&self, tail: &Tail) -> bool {
         let first = self.queue.waiting.front();

@@ -65,8 +65,11 @@ impl PartitionLog {
 
     /// Another gateway has appended: what waits for that goes on, behind what is there now.
     pub(super) fn take_way_back(self: &Arc<Self>) {
-        if !self.lock().way.take_back(self.shared.now()) {
-            return;
+        {
+            let mut state = self.lock();
+            if !state.way.take_back(self.shared.now()) || !state.has_waiting() {
+                return;
+            }
         }
         let log = self.clone();
         self.shared.tasks.spawn(Box::new(move || {
