@@ -10,7 +10,8 @@ use crate::outages::Site;
 use crate::run::say;
 use crate::servers::Servers;
 use kafka_protocol::messages::CreateTopicsRequest;
-use kafka_protocol::messages::create_topics_request::CreatableTopic;
+use kafka_protocol::messages::create_topics_request::{CreatableTopic, CreatableTopicConfig};
+use kafka_protocol::protocol::StrBytes;
 use std::fmt;
 use std::path::Path;
 use std::str::FromStr;
@@ -99,10 +100,13 @@ impl Rig {
     /// On as many servers as there are.
     #[track_caller]
     pub fn create_topic(&self, name: &str, partitions: i32) {
+        // A minute of eight producers on a quiet machine is more than the default keeps.
+        let (setting, unlimited) = (StrBytes::from_static_str("retention.bytes"), StrBytes::from_static_str("-1"));
         let topic = CreatableTopic::default()
             .with_name(topic_name(name))
             .with_num_partitions(partitions)
-            .with_replication_factor(-1);
+            .with_replication_factor(-1)
+            .with_configs(vec![CreatableTopicConfig::default().with_name(setting).with_value(Some(unlimited))]);
         let request = CreateTopicsRequest::default().with_topics(vec![topic]).with_timeout_ms(20_000);
         let mut tries = 0;
         eventually("the topic is created", RECOVERY, || {
