@@ -75,7 +75,7 @@ impl Process {
     /// The end of what it logged.
     pub fn log_tail(&self) -> String {
         let text = std::fs::read(&self.log).unwrap_or_default();
-        let from = text.len().saturating_sub(4_000_000);
+        let from = text.len().saturating_sub(8_000);
         String::from_utf8_lossy(&text[from..]).into_owned()
     }
 
