@@ -22,8 +22,7 @@ const STRETCH: Duration = Duration::from_secs(120);
 /// `make torture` sets MINUTES, and SEED, CONFIG and FAULTS where they are given; otherwise this is the short form.
 #[test]
 fn nothing_acknowledged_is_lost_whatever_stalls_lies_or_dies() {
-    let seed = seed();
-    let config = config();
+    let (seed, config) = (seed(), config());
     let faults = named(nemesis::ALL);
     let _alone = alone();
     let Some(minutes) = number("MINUTES") else {
@@ -40,22 +39,15 @@ fn nothing_acknowledged_is_lost_whatever_stalls_lies_or_dies() {
             }
         });
     };
-    let until = Instant::now() + Duration::from_secs(60 * minutes);
-    for (index, turn) in (0..).zip(LONG.iter().cycle()) {
-        let left = until.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            break;
-        }
-        let config = config.unwrap_or_else(|| turn.parse().expect("a configuration of ours"));
-        run(&Plan { config, seed: seed + index, span: left.min(STRETCH), faults: &faults, load: Load::Usual });
-    }
+    stretches(minutes, config, LONG, |config, index, span| {
+        run(&Plan { config, seed: seed + index, span, faults: &faults, load: Load::Usual });
+    });
 }
 
 /// The same for groups, by `make torture-groups`.
 #[test]
 fn groups_have_one_owner_and_commits_never_go_back_whatever_dies() {
-    let seed = seed();
-    let config = config();
+    let (seed, config) = (seed(), config());
     let faults = named(group_run::ALL);
     let run = |config: Config, seed: u64, span: Duration| {
         group_run::run(&group_run::Plan { config, shared: seed % 2 == 1, seed, span, faults: &faults });
@@ -63,14 +55,18 @@ fn groups_have_one_owner_and_commits_never_go_back_whatever_dies() {
     let Some(minutes) = number("MINUTES") else {
         return run("r1-newest-3".parse().expect("a configuration of ours"), seed, Duration::from_secs(25));
     };
+    stretches(minutes, config, GROUPS_LONG, |config, index, span| run(config, seed + index, span));
+}
+
+/// Runs for so many minutes, a stretch at a time, on what was asked for or on each of `turns` in turn.
+fn stretches(minutes: u64, config: Option<Config>, turns: &[&str], run: impl Fn(Config, u64, Duration)) {
     let until = Instant::now() + Duration::from_secs(60 * minutes);
-    for (index, turn) in (0..).zip(GROUPS_LONG.iter().cycle()) {
+    for (index, turn) in (0..).zip(turns.iter().cycle()) {
         let left = until.saturating_duration_since(Instant::now());
         if left.is_zero() {
             break;
         }
-        let config = config.unwrap_or_else(|| turn.parse().expect("a configuration of ours"));
-        run(config, seed + index, left.min(STRETCH));
+        run(config.unwrap_or_else(|| turn.parse().expect("a configuration of ours")), index, left.min(STRETCH));
     }
 }
 
