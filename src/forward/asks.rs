@@ -37,11 +37,14 @@ impl Asks {
         Some(asked)
     }
 
-    fn give_up(&mut self, to: &str, token: u64, now: Instant) {
+    /// Removes what is not waited for any more, and remembers to say so.
+    fn give_up(&mut self, token: u64, now: Instant) -> Option<Asked> {
+        let asked = self.remove(token)?;
         if self.given_up.len() >= FORWARDED_MAX {
             self.given_up.pop_front();
         }
-        self.given_up.push_back((to.to_owned(), token, now));
+        self.given_up.push_back((asked.to.clone(), token, now));
+        Some(asked)
     }
 }
 
@@ -76,14 +79,7 @@ impl Forwarder {
 
     /// The client is gone: its answer is not waited for any more.
     pub fn abandon(&self, token: u64) {
-        let asked = {
-            let mut asks = self.asks.lock().expect("no holder panics");
-            let asked = asks.remove(token);
-            if let Some(asked) = &asked {
-                asks.give_up(&asked.to, token, self.clock.now().mono);
-            }
-            asked
-        };
+        let asked = self.asks.lock().expect("no holder panics").give_up(token, self.clock.now().mono);
         if let Some(asked) = asked {
             self.send(&asked.to, Content::Abandoned(vec![token]));
         }
@@ -147,27 +143,25 @@ impl Forwarder {
                 }
             }
             for (token, failure) in hopeless {
-                let Some(asked) = asks.remove(token) else { continue };
-                asks.give_up(&asked.to, token, now);
-                failed.push((asked, failure));
+                failed.extend(asks.give_up(token, now).map(|asked| (asked, failure)));
             }
             asks.given_up.retain(|(_, _, since)| now.saturating_duration_since(*since) < GIVEN_UP_TOLD);
             for (process, token, _) in &asks.given_up {
                 given_up.entry(process.clone()).or_default().push(*token);
             }
         }
-        for (process, tokens) in given_up {
-            for some in tokens.chunks(TOKENS_PER_MESSAGE) {
-                self.send(&process, Content::Abandoned(some.to_vec()));
-            }
-        }
-        for (process, tokens) in waiting {
-            for some in tokens.chunks(TOKENS_PER_MESSAGE) {
-                self.send(&process, Content::Waiting(some.to_vec()));
-            }
-        }
+        self.send_tokens(given_up, Content::Abandoned);
+        self.send_tokens(waiting, Content::Waiting);
         for (asked, failure) in failed {
             (asked.done)(Err(failure));
+        }
+    }
+
+    fn send_tokens(&self, to: HashMap<String, Vec<u64>>, content: fn(Vec<u64>) -> Content) {
+        for (process, tokens) in to {
+            for some in tokens.chunks(TOKENS_PER_MESSAGE) {
+                self.send(&process, content(some.to_vec()));
+            }
         }
     }
 }

@@ -45,8 +45,8 @@ impl Visits {
         Some(open)
     }
 
-    /// Whether this is the newest of its process so far.
-    fn is_in_order(&mut self, name: &Name) -> bool {
+    /// Takes note of a token. Whether it is the newest of its process so far.
+    fn advance(&mut self, name: &Name) -> bool {
         if self.newest.len() >= PROCESSES_KNOWN_MAX && !self.newest.contains_key(&name.0) {
             self.newest.clear();
         }
@@ -147,7 +147,7 @@ impl Forwarder {
     pub(super) fn abandoned_came(&self, from: &str, tokens: &[u64]) {
         for token in tokens {
             let name = (from.to_owned(), *token);
-            self.visits.lock().expect("no holder panics").is_in_order(&name);
+            self.visits.lock().expect("no holder panics").advance(&name);
             self.give_up(&name);
         }
     }
@@ -198,7 +198,7 @@ impl Visits {
         let (count, length) = (self.open.len(), part.bytes.len());
         let no_room = self.bytes + length > FORWARDED_BYTES_MAX;
         let is_first = part.index == 0;
-        let is_overtaken = is_first && !self.open.contains_key(name) && !self.is_in_order(name);
+        let is_overtaken = is_first && !self.open.contains_key(name) && !self.advance(name);
         let state = match self.open.get_mut(name) {
             Some(open) => open,
             None if is_overtaken => return Arrival::Partly,
