@@ -113,7 +113,12 @@ impl Cluster {
 
     /// The broker that clients should send admin requests to, any takes them; -1 while there are none.
     pub fn controller_id(&self) -> i32 {
-        self.brokers().iter().map(|broker| broker.id).min().unwrap_or(-1)
+        Self::controller(&self.brokers())
+    }
+
+    /// The same, of `brokers`: whoever is told both must be told of one look.
+    pub fn controller(brokers: &[Broker]) -> i32 {
+        brokers.iter().map(|broker| broker.id).min().unwrap_or(-1)
     }
 
     /// Of `brokers`, the one that clients are told as a partition's leader. Any gateway serves any partition; that all name

@@ -41,7 +41,7 @@ pub fn handle(cx: &Context, request: MetadataRequest) -> Outcome {
     let mut response = MetadataResponse {
         brokers: brokers.iter().map(broker_row).collect(),
         cluster_id: cx.services.cluster.id().ok().map(str::to_owned),
-        controller_id: brokers.iter().map(|broker| broker.id).min().unwrap_or(-1),
+        controller_id: Cluster::controller(&brokers),
         ..Default::default()
     };
     if request.include_cluster_authorized_operations {
