@@ -53,11 +53,17 @@ fn a_refusal_for_want_of_room_names_what_was_asked_for() {
     }
 }
 
-#[test]
-fn a_cluster_is_asked_twice_before_a_topic_is_missing_however_few_its_replicas() {
+/// Two gateways on a store that is a cluster.
+fn clustered() -> (Cluster, Gateway, Gateway) {
     let cluster = Cluster::new();
     cluster.store.set_clustered(true);
-    let (maker, gateway) = (cluster.gateway(), cluster.gateway());
+    let gateways = (cluster.gateway(), cluster.gateway());
+    (cluster, gateways.0, gateways.1)
+}
+
+#[test]
+fn a_cluster_is_asked_twice_before_a_topic_is_missing_however_few_its_replicas() {
+    let (_cluster, maker, gateway) = clustered();
     maker.create("t", 1).expect("room");
     let mut misses = 1;
     gateway.store.on_call(move |call| match call {
@@ -72,10 +78,9 @@ fn a_cluster_is_asked_twice_before_a_topic_is_missing_however_few_its_replicas()
 
 #[test]
 fn who_asks_between_two_looks_is_not_told_what_the_first_one_found() {
-    let cluster = Cluster::new();
-    cluster.store.set_clustered(true);
-    let (maker, gateway) = (cluster.gateway(), cluster.gateway());
+    let (cluster, maker, gateway) = clustered();
     maker.create("t", 1).expect("room");
+    cluster.clock.advance(MADE_LATELY);
     let missed = Arc::new(AtomicBool::new(false));
     let told = missed.clone();
     gateway.store.on_call(move |call| match call {
@@ -95,9 +100,7 @@ fn who_asks_between_two_looks_is_not_told_what_the_first_one_found() {
 
 #[test]
 fn a_topic_that_was_just_made_is_not_told_to_be_missing_by_a_cluster() {
-    let cluster = Cluster::new();
-    cluster.store.set_clustered(true);
-    let (maker, gateway) = (cluster.gateway(), cluster.gateway());
+    let (cluster, maker, gateway) = clustered();
     let made = maker.create("t", 1).expect("room");
     for one in [&maker, &gateway] {
         one.store.on_call(|call| match call {
