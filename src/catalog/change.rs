@@ -302,22 +302,18 @@ impl Catalog {
         let remains: Vec<_> =
             listing.streams.iter().filter_map(streams::read).filter(|found| found.topic == name).collect();
         let failed = self.failed.lock().expect("no holder panics").clone();
-        let busy = remains.iter().any(|found| {
-            let ours = found.id.is_some_and(|id| failed.contains(&id));
-            !ours && streams::is_young(&found.created, now.wall_ms)
-        });
+        let is_ours = |found: &streams::Found| found.id.is_some_and(|id| failed.contains(&id));
+        let busy = remains.iter().any(|found| !is_ours(found) && streams::is_young(&found.created, now.wall_ms));
         if busy {
             let text = format!("Topic '{name}' already exists: it is being created or removed by another gateway.");
             return Err(CreateTopicError::Exists(text));
         }
         // No topic that was never whole has records. Where nobody has begun to delete this one, somebody has removed its partition 0
         // by other means: what the others hold is not given up for that.
-        let records: Vec<_> = remains.iter().filter(|found| found.messages > 0).collect();
-        let is_ours = |found: &&streams::Found| found.id.is_some_and(|id| failed.contains(&id));
-        if !records.iter().all(is_ours) {
+        let records: Vec<_> = remains.iter().filter(|found| found.messages > 0 && !is_ours(found)).collect();
+        if !records.is_empty() {
             let half_deleted = self.half_deleted(name, deadline)?;
-            let damaged =
-                records.iter().find(|found| !is_ours(found) && found.id.is_none_or(|id| half_deleted != Some(id)));
+            let damaged = records.iter().find(|found| found.id.is_none_or(|id| half_deleted != Some(id)));
             if let Some(found) = damaged {
                 error!(self.logger, "a topic without its partition 0 is in the way of a new one of that name, and has records";
                     "topic" => name, "stream" => &found.stream, "messages" => found.messages);

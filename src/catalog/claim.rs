@@ -115,8 +115,7 @@ impl Claim<'_> {
     pub fn deadline(&mut self) -> StoreResult<Instant> {
         let now = self.catalog.clock.now().mono;
         if now >= self.taken + CLAIM_USED_MAX / 2 {
-            self.revision = self.catalog.write_claim(&self.key, self.revision, CLAIM_LASTS, self.deleting)?;
-            self.taken = now;
+            self.renew(now, self.deleting)?;
         }
         Ok(self.by.min(self.taken + CLAIM_USED_MAX))
     }
@@ -128,9 +127,12 @@ impl Claim<'_> {
 
     /// Writes down that this topic is being deleted.
     pub fn begin_deletion(&mut self, id: Uuid) -> StoreResult<()> {
-        let now = self.catalog.clock.now().mono;
-        self.revision = self.catalog.write_claim(&self.key, self.revision, CLAIM_LASTS, Some(id))?;
-        (self.taken, self.deleting) = (now, Some(id));
+        self.renew(self.catalog.clock.now().mono, Some(id))
+    }
+
+    fn renew(&mut self, now: Instant, deleting: Option<Uuid>) -> StoreResult<()> {
+        self.revision = self.catalog.write_claim(&self.key, self.revision, CLAIM_LASTS, deleting)?;
+        (self.taken, self.deleting) = (now, deleting);
         Ok(())
     }
 

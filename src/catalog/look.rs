@@ -40,15 +40,11 @@ impl Catalog {
     fn look_twice(&self, name: &str) -> StoreResult<(Option<Arc<Topic>>, bool)> {
         let began = self.memory.lock().expect("no holder panics").tick();
         let standing = self.examine(name)?;
-        let may_be_there = self.may_be_mistaken();
-        match standing {
-            // Not taken in: whoever asks meanwhile would be told at once that there is none.
-            None if may_be_there => std::thread::sleep(LOOK_AGAIN_AFTER),
-            Some(Standing::Part { ref missing, moving }) if may_be_there && !(moving && missing.is_empty()) => {
-                std::thread::sleep(LOOK_AGAIN_AFTER);
-            }
-            standing => return Ok(self.take_in_standing(name, standing, began)),
+        if standing.as_ref().is_some_and(Standing::is_complete) || !self.may_be_mistaken() {
+            return Ok(self.take_in_standing(name, standing, began));
         }
+        // Not taken in: whoever asks meanwhile would be told at once that there is none.
+        std::thread::sleep(LOOK_AGAIN_AFTER);
         self.look_closely(name)
     }
 
@@ -85,11 +81,12 @@ impl Catalog {
                 return (None, true);
             }
         }
+        let is_complete = standing.as_ref().is_some_and(Standing::is_complete);
         let (found, moving) = match standing {
             Some(Standing::Whole(known)) => (Found::Whole(known), false),
             Some(Standing::Part { missing, moving }) => {
                 debug!(self.logger, "a topic is not whole"; "topic" => name, "missing" => ?missing, "moving" => moving);
-                (Found::Part, moving && missing.is_empty())
+                (Found::Part, is_complete)
             }
             None => (Found::Nothing, false),
         };

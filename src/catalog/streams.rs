@@ -202,6 +202,16 @@ pub(super) enum Standing {
     },
 }
 
+impl Standing {
+    /// All streams are there, though they may not be in their place yet.
+    pub fn is_complete(&self) -> bool {
+        match self {
+            Standing::Whole(_) => true,
+            Standing::Part { missing, moving } => *moving && missing.is_empty(),
+        }
+    }
+}
+
 /// A whole topic and what its streams showed.
 #[derive(Clone, Debug)]
 pub(super) struct Known {
