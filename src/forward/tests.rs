@@ -86,26 +86,43 @@ fn a_request_is_answered_by_the_other_side() {
     assert_eq!((one.forwarder.asks_open(), two.forwarder.visits_open()), (0, 0));
 }
 
-/// The connection holds it until its sender has given it up.
+/// Its connection holds it until its sender has given it up.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Late {
+    /// It was overtaken.
+    BehindNewerOnes,
+    /// Its sender had heard nothing, and says that it has given it up.
+    TakenBack,
+    /// It was not known when its sender asked for it.
+    CalledUnknown,
+}
+
 #[test]
 fn a_request_that_comes_late_is_not_served() {
-    for newer_ones in [true, false] {
+    for late in [Late::BehindNewerOnes, Late::TakenBack, Late::CalledUnknown] {
         let (world, one, two) = sides();
         world.store.drop_core_messages(true);
         let (token, place) = one.ask("two", b"late");
-        one.sleep(8);
-        assert_eq!(answer(&place), Some(Err(Failure::Silent)));
+        if late != Late::CalledUnknown {
+            one.sleep(8);
+            assert_eq!(answer(&place), Some(Err(Failure::Silent)));
+        }
         world.store.drop_core_messages(false);
-        if newer_ones {
-            one.ask("two", b"newer");
-            assert_eq!(two.visitor().0, visit(b"newer"));
-        } else {
-            one.sleep(2);
+        match late {
+            Late::BehindNewerOnes => {
+                one.ask("two", b"newer");
+                assert_eq!(two.visitor().0, visit(b"newer"));
+            }
+            Late::TakenBack => one.sleep(2),
+            Late::CalledUnknown => {
+                one.sleep(2);
+                assert_eq!(answer(&place), Some(Err(Failure::Lost)));
+            }
         }
         let part = Part { token, index: 0, count: 1, bytes: visit(b"late").encode() };
         let envelope = Envelope { from: "one".to_owned(), content: Content::Ask(part) };
         world.store.core_publish("_kafka.forward.two", envelope.encode());
-        assert!(two.visits.lock().expect("no holder panics").is_empty(), "newer ones: {newer_ones}");
+        assert!(two.visits.lock().expect("no holder panics").is_empty(), "{late:?}");
         one.ask("two", b"next");
         assert_eq!(two.visitor().0, visit(b"next"));
     }

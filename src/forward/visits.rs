@@ -45,6 +45,24 @@ impl Visits {
         Some(open)
     }
 
+    /// Whether a request that is waited for is unknown here. It is not served any more if it comes after all: its sender will have
+    /// given it up.
+    fn disown(&mut self, name: &Name, now: Instant) -> bool {
+        match self.open.get_mut(name) {
+            // All parts were sent before this was asked: what is missing does not come.
+            Some(Open { state: State::Arriving(_), .. }) => {
+                self.remove(name);
+            }
+            Some(open) => {
+                open.waited = now;
+                return false;
+            }
+            None => {}
+        }
+        self.advance(name);
+        true
+    }
+
     /// Takes note of a token. Whether it is the newest of its process so far.
     fn advance(&mut self, name: &Name) -> bool {
         if self.newest.len() >= PROCESSES_KNOWN_MAX && !self.newest.contains_key(&name.0) {
@@ -131,15 +149,7 @@ impl Forwarder {
         let unknown: Vec<u64> = {
             let mut visits = self.visits.lock().expect("no holder panics");
             let now = self.clock.now().mono;
-            let mut is_unknown = |token: &u64| match visits.open.get_mut(&(from.to_owned(), *token)) {
-                Some(open) => {
-                    open.waited = now;
-                    // All parts were sent before this was asked: what is missing does not come.
-                    matches!(open.state, State::Arriving(_))
-                }
-                None => true,
-            };
-            tokens.iter().copied().filter(|token| is_unknown(token)).collect()
+            tokens.iter().copied().filter(|token| visits.disown(&(from.to_owned(), *token), now)).collect()
         };
         self.send(from, Content::Unknown(unknown));
     }
