@@ -15,8 +15,6 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-const UNKNOWN_TOPIC_OR_PARTITION: i16 = 3;
-
 /// Longer than a produce may wait for its commit: what has no answer by then never gets one.
 const ANSWER_MAX: Duration = Duration::from_secs(12);
 const PRODUCE_TIMEOUT_MS: i32 = 5_000;
@@ -97,11 +95,6 @@ impl<'a> Line<'a> {
             self.gateway = self.random.below(self.course.ports.len());
         }
     }
-}
-
-/// Clients ask again, also where a gateway does not know a new topic yet (3).
-fn is_retriable(error: i16) -> bool {
-    RETRIABLE.contains(&error) || error == UNKNOWN_TOPIC_OR_PARTITION
 }
 
 /// The text of a record: its identity, and as much filling as its identity asks for.
@@ -239,7 +232,7 @@ impl Producing<'_> {
                     self.line.course.acked.fetch_add(1, Ordering::Relaxed);
                     self.settle(&pending, Outcome::At(base_offset));
                 }
-                (error, _) if is_retriable(error) => open.push_back(pending),
+                (error, _) if RETRIABLE.contains(&error) => open.push_back(pending),
                 // It came after one that failed, and comes again after it.
                 (OUT_OF_ORDER_SEQUENCE_NUMBER, _) if !open.is_empty() => open.push_back(pending),
                 (error, _) => self.settle(&pending, Outcome::Refused(error)),
@@ -350,7 +343,7 @@ impl Reader {
     }
 
     fn failed(&self, line: &mut Line, journal: &mut Journal, sent_us: u64, error: i16) {
-        if !is_retriable(error) {
+        if !RETRIABLE.contains(&error) {
             journal.note(line.gateway, self.partition, sent_us, What::Failed { error });
         }
         line.back_off();
