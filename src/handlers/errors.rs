@@ -51,7 +51,9 @@ const NO_LEADER: u32 = 10008;
 /// What passes by itself gets a code that clients retry; `UNKNOWN_SERVER_ERROR` stays for what should not happen.
 fn error_code(error: &StoreError, purpose: Purpose) -> ErrorCode {
     match (error, purpose) {
-        (StoreError::NoStream, Purpose::Partition | Purpose::Admin) => ErrorCode::UNKNOWN_TOPIC_OR_PARTITION,
+        // Not the partition's own stream, which would be `LogError::Gone`.
+        (StoreError::NoStream, Purpose::Partition) => ErrorCode::NOT_LEADER_OR_FOLLOWER,
+        (StoreError::NoStream, Purpose::Admin) => ErrorCode::UNKNOWN_TOPIC_OR_PARTITION,
         (StoreError::NoStream, Purpose::Coordinator) => ErrorCode::COORDINATOR_NOT_AVAILABLE,
         (StoreError::NoMessage, Purpose::Partition) => ErrorCode::NOT_LEADER_OR_FOLLOWER,
         (StoreError::NoMessage, Purpose::Coordinator | Purpose::Admin) => ErrorCode::UNKNOWN_SERVER_ERROR,

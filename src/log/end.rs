@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use std::time::Instant;
 
 /// The bucket of end entries.
-const BUCKET: &str = "kafka-ends";
+pub const BUCKET: &str = "kafka-ends";
 
 /// How often a write that another gateway's came before is merged and tried again.
 const ATTEMPTS_MAX: u32 = 8;
@@ -57,11 +57,19 @@ pub fn read(store: &dyn Store, replicas: u32, key: &str, deadline: Instant) -> S
     let found = match store.kv_get(BUCKET, key, deadline) {
         Err(StoreError::NoStream) => {
             store.kv_ensure(&KvBucket { name: BUCKET.to_owned(), replicas, max_age_ms: None }, deadline)?;
-            store.kv_get(BUCKET, key, deadline)?
+            get(store, key, deadline)?
         }
         found => found?,
     };
     parse(&found)
+}
+
+/// The bucket is there: a cluster whose leader has not heard of it yet says otherwise, of the bucket and not of a topic.
+fn get(store: &dyn Store, key: &str, deadline: Instant) -> StoreResult<KvEntry> {
+    store.kv_get(BUCKET, key, deadline).map_err(|error| match error {
+        StoreError::NoStream => StoreError::Unavailable,
+        other => other,
+    })
 }
 
 /// What an entry says of a log's bounds.
@@ -91,14 +99,26 @@ pub fn anchors(store: &dyn Store, filter: &str, deadline: Instant) -> StoreResul
 
 /// Writes `entry`, merged with what stands there: each number only grows. Gives the ceiling that stands afterwards.
 pub fn write(store: &dyn Store, key: &str, entry: &EndEntry, deadline: Instant) -> StoreResult<i64> {
+    write_onto(store, key, |_| true, entry, deadline)
+}
+
+/// As `write`, if what stands there is as expected; `WrongLast` otherwise. Reads may have been old news, a write never is.
+pub fn write_onto(
+    store: &dyn Store,
+    key: &str,
+    expected: impl Fn(Option<&EndEntry>) -> bool,
+    entry: &EndEntry,
+    deadline: Instant,
+) -> StoreResult<i64> {
     let mut attempts = 0;
     loop {
         attempts += 1;
-        let found = store.kv_get(BUCKET, key, deadline)?;
-        let merged = match parse(&found)? {
-            Some(stored) => merge(&stored, entry),
-            None => entry.clone(),
-        };
+        let found = get(store, key, deadline)?;
+        let stored = parse(&found)?;
+        if !expected(stored.as_ref()) {
+            return Err(StoreError::WrongLast(None));
+        }
+        let merged = stored.as_ref().map_or_else(|| entry.clone(), |stored| merge(stored, entry));
         // The nonce of a write whose answer was lost is not looked for: writing the merged entry again is as good.
         match kv_replace(store, BUCKET, key, Some(sealed::seal(&to_json(&merged))), found.revision, deadline) {
             Ok(_) => return Ok(merged.ceiling),

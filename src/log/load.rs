@@ -354,19 +354,21 @@ impl Loan {
         }
         self.caught_up = true;
         let log_start = known.log_start.max(log.lock().view.log_start);
-        let mut entry = self.tail.end_entry(known.ceiling, log_start);
+        let mut reached = self.tail.end_entry(known.ceiling, log_start);
         if known.ceiling < self.tail.next_offset + CEILING_STEP_OFFSETS / 2 {
-            entry.ceiling = self.tail.next_offset + CEILING_STEP_OFFSETS;
+            reached.ceiling = self.tail.next_offset + CEILING_STEP_OFFSETS;
         }
-        if entry != known {
-            entry.ceiling = match end::write(self.store(), &end_key, &entry, by()) {
+        if reached != known {
+            // Where there is an entry after all, nothing that was made of its absence is worth anything.
+            let as_read = |stored: Option<&EndEntry>| stored.is_none() || entry.is_some();
+            reached.ceiling = match end::write_onto(self.store(), &end_key, as_read, &reached, by()) {
                 // What a full store holds can be read. Appends wait below the ceiling that stands.
                 Err(StoreError::NoSpace(_)) => known.ceiling,
                 written => written?,
             };
         }
         let mut state = log.lock();
-        state.end.ceiling = entry.ceiling;
+        state.end.ceiling = reached.ceiling;
         drop(state);
         self.look_at_start(&info, log_start, deadline)?;
         self.cold = false;
@@ -386,7 +388,9 @@ impl Loan {
         let target = known.ceiling.max(self.tail.next_offset);
         let raised = EndEntry { ceiling: target + CEILING_STEP_OFFSETS, ..known.clone() };
         let by = || deadline.min(log.shared.now() + STORE_CALL_MAX);
-        end::write(self.store(), &end::key(log.key.0, log.key.1), &raised, by())?;
+        // Below a ceiling that is higher than the one that was read, offsets may have been given.
+        let as_read = |stored: Option<&EndEntry>| stored.is_some_and(|stored| stored.ceiling == known.ceiling);
+        end::write_onto(self.store(), &end::key(log.key.0, log.key.1), as_read, &raised, by())?;
         info!(log.shared.logger, "log end unknown, offsets continue at the ceiling"; "topic" => &log.topic,
             "partition" => log.key.1, "next_offset" => target);
         let message = log.shared.message(&log.place.subject, marker(target - 1).into(), self.tail.last);

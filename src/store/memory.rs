@@ -188,8 +188,8 @@ impl State {
         }
         let wall_ms = self.wall_ms;
         let stream = self.stream_of_subject(&message.subject)?;
-        stream.check_guards(&message)?;
         stream.reach_the_newest();
+        stream.check_guards(&message)?;
         // Behind a message that has no quorum nothing gets one.
         if proposed_only || stream.has_proposed() {
             stream.propose(message, wall_ms);
@@ -359,7 +359,10 @@ impl Store for MemoryStore {
     }
 
     fn kv_get(&self, bucket: &str, key: &str, _: Instant) -> StoreResult<KvEntry> {
-        let state = self.begin(|counts| counts.kv_reads += 1)?;
+        let mut state = self.begin(|counts| counts.kv_reads += 1)?;
+        if state.bucket_is_hidden() {
+            return Err(StoreError::NoStream);
+        }
         match state.kv_stream(bucket)?.get(&Pick::LastOf(format!("$KV.{bucket}.{key}")), 0) {
             Ok(message) => Ok(kv_entry(message)),
             Err(StoreError::NoMessage) => Ok(KvEntry::default()),

@@ -1,9 +1,11 @@
 //! What is gone before everybody has learned of it: offsets may skip, they never repeat.
 
 use super::*;
+use crate::limits::CEILING_STEP_OFFSETS;
+use crate::log::end;
 use crate::protocol::error_code::ErrorCode;
-use crate::store::StoreError;
 use crate::store::memory::PublishFault;
+use crate::store::{KvBucket, StoreError};
 
 fn append_all(gateway: &Gateway, count: usize) {
     (0..count).for_each(|_| assert!(gateway.append(batch(10)).is_ok()));
@@ -38,6 +40,46 @@ fn a_foreign_message_after_a_purge_does_not_hide_the_end_from_a_load() {
     let next = fresh.append(batch(1)).expect("stored");
     assert!(next >= 110, "{next} was given before");
     assert_eq!(old.append(batch(1)), Ok(next + 1));
+}
+
+#[test]
+fn an_entry_that_is_old_news_does_not_say_where_offsets_go_on() {
+    let world = World::new();
+    let old = world.gateway();
+    append_all(&old, 1);
+    let early = world.store.remember(end::BUCKET);
+    assert!(old.append(beyond_the_ceiling()).is_ok());
+    let given = old.end();
+    purge(&world);
+    world.store.lead_anew(end::BUCKET, early);
+    let next = world.gateway().append(batch(1)).expect("stored");
+    assert!(next >= given, "{next} was given before, below {given}");
+}
+
+#[test]
+fn an_entry_that_a_new_leader_does_not_know_is_not_taken_for_none() {
+    let world = World::new();
+    world.store.kv_ensure(&bucket(), Instant::now()).expect("made");
+    let early = world.store.remember(end::BUCKET);
+    append_all(&world.gateway(), 2);
+    purge(&world);
+    world.store.lead_anew(end::BUCKET, early);
+    let next = world.gateway().append(batch(1)).expect("stored");
+    assert!(next >= 20, "{next} was given before");
+}
+
+#[test]
+fn a_bucket_that_a_leader_has_not_heard_of_is_no_missing_topic() {
+    let world = World::new();
+    // Before it is made, and once more afterwards.
+    world.store.hide_buckets(2);
+    let told = world.gateway().append(batch(1));
+    assert_eq!(told, Err(LogError::Store(StoreError::Unavailable)));
+    assert_eq!(world.gateway().append(batch(1)), Ok(0));
+}
+
+fn bucket() -> KvBucket {
+    KvBucket { name: end::BUCKET.to_owned(), replicas: 1, max_age_ms: None }
 }
 
 #[test]
@@ -91,14 +133,19 @@ fn a_batch_of_more_offsets_than_the_ceiling_is_ahead_is_stored() {
     let world = World::new();
     let gateway = world.gateway();
     append_all(&gateway, 1);
+    let before = world.store.counts().publishes;
+    assert_eq!(gateway.append(beyond_the_ceiling()), Ok(10));
+    assert!(world.store.counts().publishes - before < 5);
+    assert_eq!(gateway.append(batch(1)), Ok(11 + 3 * CEILING_STEP_OFFSETS));
+}
+
+/// A batch that takes more offsets than the ceiling is ahead.
+fn beyond_the_ceiling() -> Vec<u8> {
     let mut huge = batch(1);
-    let delta = i32::try_from(3 * crate::limits::CEILING_STEP_OFFSETS).expect("small");
+    let delta = i32::try_from(3 * CEILING_STEP_OFFSETS).expect("small");
     huge[23..27].copy_from_slice(&delta.to_be_bytes());
     crate::records::build::refresh_crc(&mut huge);
-    let before = world.store.counts().publishes;
-    assert_eq!(gateway.append(huge), Ok(10));
-    assert!(world.store.counts().publishes - before < 5);
-    assert_eq!(gateway.append(batch(1)), Ok(11 + i64::from(delta)));
+    huge
 }
 
 #[test]

@@ -74,6 +74,7 @@ pub(super) struct Faults {
     stalled: Vec<Publish>,
     direct_lag: usize,
     leader_lag: usize,
+    unknown_reads: usize,
     pub(super) core_dropped: bool,
     pub(super) silent: HashSet<String>,
     chaos: Option<(Chaos, Dice)>,
@@ -150,6 +151,11 @@ impl MemoryStore {
     /// Who takes itself for the leader of a replicated stream does not know the newest `messages`.
     pub fn set_leader_lag(&self, messages: usize) {
         self.lock().faults.leader_lag = messages;
+    }
+
+    /// The next `reads` of keys are told that there is no such bucket, as by who has not heard of it yet.
+    pub fn hide_buckets(&self, reads: usize) {
+        self.lock().faults.unknown_reads = reads;
     }
 
     /// What a bucket holds now, for `lead_anew`.
@@ -237,6 +243,13 @@ impl State {
             }
             Some(PublishFault::Refused(error)) => Err(error.clone()),
         }
+    }
+
+    /// Whether a read of a key finds no bucket.
+    pub(super) fn bucket_is_hidden(&mut self) -> bool {
+        let hidden = self.faults.unknown_reads > 0;
+        self.faults.unknown_reads -= usize::from(hidden);
+        hidden
     }
 
     pub(super) fn direct_lag(&mut self) -> usize {
