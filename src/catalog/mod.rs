@@ -25,7 +25,7 @@ use crate::clock::Clock;
 use crate::config::{Config, Limit};
 use crate::records::compression::{Compression, Packing};
 use crate::store::{Sequence, ServerInfo, Store, StoreError, StoreResult};
-use crate::tasks::Tasks;
+use crate::tasks::{Repeated, Tasks};
 use crate::wire::Uuid;
 use bounds::Neglected;
 use flight::Flights;
@@ -259,13 +259,12 @@ impl Catalog {
             Ok(()) => self.subscribed.store(true, Ordering::Release),
             Err(error) => warn!(self.logger, "no advisories; topic changes are seen late"; "error" => %error),
         }
-        let catalog = Arc::downgrade(self);
-        let next = tasks.clone();
-        tasks.spawn(Box::new(move || {
-            if let Some(catalog) = catalog.upgrade() {
-                catalog.poll(next);
-            }
-        }));
+        let round = |catalog: &Arc<Catalog>| {
+            catalog.poll();
+            POLL_EVERY
+        };
+        let (of, clock) = (Arc::downgrade(self), self.clock.clone());
+        Repeated { of, tasks, clock, round }.after(Duration::ZERO);
     }
 
     /// What holds for topics that say nothing else, with the server's present max_payload.
@@ -401,21 +400,11 @@ impl Catalog {
         Ok(())
     }
 
-    fn poll(self: Arc<Self>, tasks: Arc<dyn Tasks>) {
+    fn poll(&self) {
         if let Err(error) = self.refresh() {
             debug!(self.logger, "the store could not be listed"; "error" => %error);
         }
         self.look_after_limits();
-        let catalog = Arc::downgrade(&self);
-        let next = tasks.clone();
-        tasks.spawn_at(
-            self.clock.now().mono + POLL_EVERY,
-            Box::new(move || {
-                if let Some(catalog) = catalog.upgrade() {
-                    catalog.poll(next);
-                }
-            }),
-        );
     }
 
     /// Takes in `$JS.EVENT.ADVISORY.STREAM.<what>.<stream>`. Runs on a reader thread.

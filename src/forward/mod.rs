@@ -21,7 +21,7 @@ use crate::clock::Clock;
 use crate::group::Leases;
 use crate::limits::{FORWARD_TICK_EVERY, PAYLOAD_DEFAULT_MAX};
 use crate::store::{Store, StoreResult};
-use crate::tasks::Tasks;
+use crate::tasks::{Repeated, Tasks};
 use asks::Asks;
 use bytes::Bytes;
 use envelope::{Content, Envelope, Part, cut};
@@ -113,7 +113,12 @@ impl Forwarder {
             }
         };
         self.store.core_subscribe(&format!("{SUBJECT}.{}", self.process), Box::new(hear))?;
-        self.tick_later();
+        let round = |this: &Arc<Forwarder>| {
+            this.tick();
+            FORWARD_TICK_EVERY
+        };
+        Repeated { of: self.this.clone(), tasks: self.tasks.clone(), clock: self.clock.clone(), round }
+            .after(FORWARD_TICK_EVERY);
         Ok(())
     }
 
@@ -125,17 +130,6 @@ impl Forwarder {
             Content::Unknown(tokens) => self.unknown_came(&from, &tokens),
             Content::Abandoned(tokens) => self.abandoned_came(&from, &tokens),
         }
-    }
-
-    fn tick_later(&self) {
-        let this = self.this.clone();
-        let tick = move || {
-            if let Some(this) = this.upgrade() {
-                this.tick();
-                this.tick_later();
-            }
-        };
-        self.tasks.spawn_at(self.clock.now().mono + FORWARD_TICK_EVERY, Box::new(tick));
     }
 
     fn tick(&self) {

@@ -18,7 +18,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 /// How often what this gateway owns is compared with what is stored.
-const CHECK_EVERY: Duration = Duration::from_secs(1);
+pub(super) const CHECK_EVERY: Duration = Duration::from_secs(1);
 
 /// A gateway process. A restarted gateway is another process.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -246,17 +246,6 @@ impl Groups {
 
     fn others(&self) -> std::sync::MutexGuard<'_, Others> {
         self.others.lock().expect("no holder panics")
-    }
-
-    pub(super) fn check_later(&self) {
-        let this = self.this.clone();
-        let check = move || {
-            if let Some(this) = this.upgrade() {
-                this.check_owned();
-                this.check_later();
-            }
-        };
-        self.tasks.spawn_at(self.clock.now().mono + CHECK_EVERY, Box::new(check));
     }
 
     /// Gives up what is no longer ours: all of it if our lease was lost meanwhile, otherwise what others have written.

@@ -7,6 +7,7 @@
 
 use super::cell::{Cell, Phase, Request};
 use super::event::Event;
+use super::ownership::CHECK_EVERY;
 use super::record::{self, Label};
 use super::state::{Group, State};
 use super::{BUCKET, Groups};
@@ -15,6 +16,7 @@ use crate::limits::STORE_CALL_MAX;
 use crate::offsets::{Committed, Slot, Tenure};
 use crate::protocol::error_code::ErrorCode;
 use crate::store::{KvEntry, Sequence, StoreError, StoreResult, keys, kv_replace};
+use crate::tasks::Repeated;
 use crate::wire::Uuid;
 use slog::{info, warn};
 use std::collections::HashSet;
@@ -39,22 +41,18 @@ const DELETE_ATTEMPTS_MAX: usize = 3;
 impl Groups {
     /// Begins the sweeps.
     pub fn start(&self) {
-        self.sweep_at(self.clock.now().mono + FIRST_SWEEP);
-        self.check_later();
+        self.repeat(FIRST_SWEEP, |this| {
+            this.sweep();
+            (this.settings.offsets_retention / 4).clamp(Duration::from_secs(1), SWEEP_INTERVAL_MAX)
+        });
+        self.repeat(CHECK_EVERY, |this| {
+            this.check_owned();
+            CHECK_EVERY
+        });
     }
 
-    fn sweep_at(&self, at: Instant) {
-        let this = self.this.clone();
-        self.tasks.spawn_at(
-            at,
-            Box::new(move || {
-                if let Some(this) = this.upgrade() {
-                    this.sweep();
-                    let interval = (this.settings.offsets_retention / 4).min(SWEEP_INTERVAL_MAX);
-                    this.sweep_at(this.clock.now().mono + interval.max(Duration::from_secs(1)));
-                }
-            }),
-        );
+    fn repeat(&self, pause: Duration, round: fn(&Arc<Groups>) -> Duration) {
+        Repeated { of: self.this.clone(), tasks: self.tasks.clone(), clock: self.clock.clone(), round }.after(pause);
     }
 
     /// One sweep over all stored groups.

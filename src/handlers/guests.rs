@@ -5,7 +5,7 @@ use crate::clock::Clock;
 use crate::forward::Responder;
 use crate::group::Groups;
 use crate::limits::FORWARD_TICK_EVERY;
-use crate::tasks::Tasks;
+use crate::tasks::{Repeated, Tasks};
 use crate::wake::{WaiterId, Wakeups, WatchKey};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -57,7 +57,12 @@ impl Guests {
                 guests.poll_soon(id);
             }
         }));
-        guests.look_later();
+        let round = |guests: &Arc<Guests>| {
+            guests.end_overdue();
+            FORWARD_TICK_EVERY
+        };
+        Repeated { of: guests.this.clone(), tasks: guests.tasks.clone(), clock: guests.clock.clone(), round }
+            .after(FORWARD_TICK_EVERY);
         guests
     }
 
@@ -156,17 +161,6 @@ impl Guests {
     fn leave(&self, guest: &Guest) {
         self.waiting.lock().expect("no holder panics").remove(&guest.id);
         self.wakeups.unregister(guest.id, &guest.keys);
-    }
-
-    fn look_later(&self) {
-        let this = self.this.clone();
-        let look = move || {
-            if let Some(guests) = this.upgrade() {
-                guests.end_overdue();
-                guests.look_later();
-            }
-        };
-        self.tasks.spawn_at(self.clock.now().mono + FORWARD_TICK_EVERY, Box::new(look));
     }
 
     fn end_overdue(&self) {

@@ -9,12 +9,12 @@ use crate::clock::Clock;
 use crate::limits::{TICK_DEAF_RETRY, TICK_EVERY, TICK_SILENCE_MAX};
 use crate::log::cache::PartitionKey;
 use crate::store::{Sequence, Store};
-use crate::tasks::Tasks;
+use crate::tasks::{Repeated, Tasks};
 use crate::wire::Uuid;
 use bytes::Bytes;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Instant;
 
 /// The subject of all ticks; the process follows as the last token.
@@ -86,7 +86,12 @@ impl Ticks {
         };
         // A subscription that fails is noticed: who does not hear itself is certain of nothing.
         let _ = self.store.core_subscribe(&format!("{SUBJECT}.*"), Box::new(handler));
-        beat(Arc::downgrade(self));
+        let round = |ticks: &Arc<Ticks>| {
+            ticks.heartbeat();
+            if ticks.look_for_silence() { TICK_DEAF_RETRY } else { TICK_EVERY }
+        };
+        let (of, pause) = (Arc::downgrade(self), round(self));
+        Repeated { of, tasks: self.tasks.clone(), clock: self.clock.clone(), round }.after(pause);
     }
 
     /// What was certain in an older epoch is not any more.
@@ -210,15 +215,6 @@ impl Ticks {
         }
         deaf
     }
-}
-
-fn beat(ticks: Weak<Ticks>) {
-    let Some(live) = ticks.upgrade() else {
-        return;
-    };
-    live.heartbeat();
-    let pause = if live.look_for_silence() { TICK_DEAF_RETRY } else { TICK_EVERY };
-    live.tasks.spawn_at(live.clock.now().mono + pause, Box::new(move || beat(ticks)));
 }
 
 /// `number`, or `number topic-id partition next-offset sequence`, with the log start behind it where that has moved, or
