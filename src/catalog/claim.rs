@@ -31,6 +31,8 @@ pub(super) struct Claim<'a> {
 
 const UNTIL: &str = "until_ms";
 const DELETING: &str = "deleting";
+/// Tells our own write from another one's.
+const NONCE: &str = "nonce";
 
 /// What a claim says.
 fn open(entry: &KvEntry) -> Option<Value> {
@@ -89,7 +91,11 @@ impl Catalog {
             Err(StoreError::NoStream) => {
                 let replicas = self.defaults.replicas;
                 self.store.kv_ensure(&KvBucket { name: BUCKET.to_owned(), replicas, max_age_ms: None }, deadline)?;
-                self.store.kv_get(BUCKET, key, deadline)
+                // A cluster may not know the new bucket for a moment, which says nothing of a topic.
+                self.store.kv_get(BUCKET, key, deadline).map_err(|error| match error {
+                    StoreError::NoStream => StoreError::Unavailable,
+                    other => other,
+                })
             }
             outcome => outcome,
         }
@@ -105,8 +111,18 @@ impl Catalog {
         let now = self.clock.now();
         let lasts_ms = i64::try_from(lasts.as_millis()).expect("a claim lasts seconds");
         let deleting = deleting.map(|id| id.to_string());
-        let value = json!({ UNTIL: now.wall_ms.saturating_add(lasts_ms), DELETING: deleting });
-        kv_replace(&*self.store, BUCKET, key, Some(sealed::seal(&value)), expected, now.mono + LOOK_TIMEOUT)
+        let nonce = Uuid::random().to_string();
+        let value = json!({ UNTIL: now.wall_ms.saturating_add(lasts_ms), DELETING: deleting, NONCE: nonce });
+        let value = Some(sealed::seal(&value));
+        match kv_replace(&*self.store, BUCKET, key, value, expected, now.mono + LOOK_TIMEOUT) {
+            // It may have been the answer that was lost.
+            Err(StoreError::NoAnswer) => {
+                let entry = self.store.kv_get(BUCKET, key, self.clock.now().mono + LOOK_TIMEOUT)?;
+                let is_ours = open(&entry).is_some_and(|said| said[NONCE].as_str() == Some(nonce.as_str()));
+                if is_ours { Ok(entry.revision) } else { Err(StoreError::NoAnswer) }
+            }
+            outcome => outcome,
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::catalog::memory::MADE_LATELY;
+use crate::store::memory::PublishFault;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 fn too_few() -> StoreError {
@@ -127,4 +128,40 @@ fn in_a_full_store_a_topic_can_be_deleted() {
     assert!(matches!(refused, Err(AlterTopicError::Store(StoreError::NoSpace(_)))), "{refused:?}");
     assert_eq!(gateway.delete("t").map(|topic| topic.id), Ok(made.id));
     assert_eq!(cluster.streams(), [""; 0]);
+}
+
+#[test]
+fn a_claim_whose_answer_was_lost_is_ours() {
+    for lost in 1..=2 {
+        let cluster = Cluster::new();
+        let gateway = cluster.gateway();
+        let made = gateway.create("t", 2).expect("room");
+        // It is taken, and written once more before anything is removed.
+        (0..lost).for_each(|_| cluster.store.fail_next("$KV.kafka-gateways.changing.*", PublishFault::AckLost));
+        assert_eq!(gateway.delete("t").map(|topic| topic.id), Ok(made.id));
+        assert_eq!(cluster.store.faults_left(), 0);
+        assert!(gateway.create("t", 2).is_ok(), "nobody waits for it");
+    }
+}
+
+#[test]
+fn a_claim_whose_write_was_lost_is_nobodys() {
+    let cluster = Cluster::new();
+    let gateway = cluster.gateway();
+    gateway.create("t", 2).expect("room");
+    cluster.store.fail_next("$KV.kafka-gateways.changing.*", PublishFault::Lost);
+    assert_eq!(gateway.delete("t").map(|_| ()), Err(DeleteTopicError::Store(StoreError::NoAnswer)));
+    assert_eq!(cluster.streams().len(), 2);
+    assert!(gateway.delete("t").is_ok());
+}
+
+#[test]
+fn a_bucket_that_a_leader_has_not_heard_of_is_no_missing_topic() {
+    let cluster = Cluster::new();
+    let gateway = cluster.gateway();
+    gateway.create("t", 2).expect("room");
+    // Before it is made, and once more afterwards.
+    cluster.store.hide_buckets(2);
+    assert_eq!(gateway.delete("t").map(|_| ()), Err(DeleteTopicError::Store(StoreError::Unavailable)));
+    assert!(gateway.delete("t").is_ok());
 }
