@@ -1,7 +1,7 @@
 //! OffsetFetch: a group's committed offsets.
 //!
 //! Behavior:
-//! - Every partition asked for has its row, in the order of the request; -1 without an error says that nothing was committed,
+//! - Every partition asked for has its row, in the order of the request, and one however often it is named; -1 without an error says that nothing was committed,
 //!   and is said only if the store was read. What cannot be read is an error, on the group and on each row.
 //! - A commit for a topic that was deleted since counts as none, also if there is a new topic of that name.
 //! - Any group, in any state; `require_stable` changes nothing as long as there are no transactions.
@@ -19,7 +19,7 @@ use crate::protocol::messages::offset_fetch::{
     OffsetFetchRequest, OffsetFetchResponse, OffsetFetchResponseGroup, OffsetFetchResponsePartition,
     OffsetFetchResponsePartitions, OffsetFetchResponseTopic, OffsetFetchResponseTopics,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
 
 const GROUPS_FROM: i16 = 8;
@@ -55,14 +55,14 @@ fn fetch(cx: &Context, group: &str, asked: Asked) -> (ErrorCode, Vec<OffsetFetch
     });
     match found {
         Ok(slots) => {
-            (ErrorCode::NONE, rows(asked.unwrap_or_else(|| all(&slots)), |at| row(at.partition, slots.get(at))))
+            (ErrorCode::NONE, rows(&asked.unwrap_or_else(|| all(&slots)), |at| row(at.partition, slots.get(at))))
         }
         Err(error) => {
             let failed = |at: &TopicPartition| OffsetFetchResponsePartitions {
                 error_code: error.code(),
                 ..row(at.partition, None)
             };
-            (error, rows(asked.unwrap_or_default(), failed))
+            (error, rows(&asked.unwrap_or_default(), failed))
         }
     }
 }
@@ -97,15 +97,24 @@ fn all(slots: &BTreeMap<TopicPartition, Slot>) -> Vec<(String, Vec<i32>)> {
     topics
 }
 
+/// Each partition is told once: a row repeats the metadata of its commit, and four bytes ask for it.
 fn rows(
-    asked: Vec<(String, Vec<i32>)>,
+    asked: &[(String, Vec<i32>)],
     row: impl Fn(&TopicPartition) -> OffsetFetchResponsePartitions,
 ) -> Vec<OffsetFetchResponseTopics> {
-    let topic = |(name, indexes): (String, Vec<i32>)| {
-        let partitions = indexes.into_iter().map(|index| row(&TopicPartition::new(&name, index))).collect();
-        OffsetFetchResponseTopics { name, partitions }
-    };
-    asked.into_iter().map(topic).collect()
+    let mut told: HashMap<&str, HashSet<i32>> = HashMap::new();
+    let mut topics = Vec::with_capacity(asked.len());
+    for (name, indexes) in asked {
+        let told = told.entry(name).or_default();
+        let mut at = TopicPartition::new(name, 0);
+        let mut partitions = Vec::new();
+        for index in indexes.iter().filter(|index| told.insert(**index)) {
+            at.partition = *index;
+            partitions.push(row(&at));
+        }
+        topics.push(OffsetFetchResponseTopics { name: at.topic, partitions });
+    }
+    topics
 }
 
 fn row(partition_index: i32, slot: Option<&Slot>) -> OffsetFetchResponsePartitions {

@@ -4,7 +4,9 @@ use super::*;
 use crate::protocol::messages::describe_configs::{DescribeConfigsRequest, DescribeConfigsResource};
 use crate::protocol::messages::describe_groups::DescribeGroupsRequest;
 use crate::protocol::messages::describe_producers::{DescribeProducersRequest, TopicRequest};
-use crate::protocol::messages::offset_fetch::{OffsetFetchRequest, OffsetFetchRequestGroup};
+use crate::protocol::messages::offset_fetch::{
+    OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopic, OffsetFetchRequestTopics,
+};
 
 /// A request that has been looking for things for long.
 fn late<R: Request>(rig: &Rig, version: i16) -> Context {
@@ -65,4 +67,30 @@ fn what_is_named_again_is_told_once() {
     let t = TopicRequest { name: "t".to_owned(), partition_indexes: vec![0, 0, 0] };
     let producers = rig.ask(0, &DescribeProducersRequest { topics: vec![t; 5] });
     assert_eq!(producers.topics.iter().map(|topic| topic.partitions.len()).sum::<usize>(), 1);
+}
+
+/// Each row repeats the metadata, and four bytes ask for it.
+#[test]
+fn a_commit_is_told_once_however_often_its_partition_is_named() {
+    let rig = Rig::new();
+    rig.create(topic("t", 2, 1));
+    let name = || "t".to_owned();
+    let fetch = |indexes: &[&[i32]]| {
+        let named = |partition_indexes: &&[i32]| OffsetFetchRequestTopics {
+            name: name(),
+            partition_indexes: partition_indexes.to_vec(),
+        };
+        let topics = Some(indexes.iter().map(named).collect());
+        let group = OffsetFetchRequestGroup { group_id: "g".to_owned(), topics, ..Default::default() };
+        let group = rig.ask(8, &OffsetFetchRequest { groups: vec![group], ..Default::default() }).groups.remove(0);
+        let told = group.topics.iter().flat_map(|topic| topic.partitions.iter().map(|p| p.partition_index));
+        (group.error_code, told.collect::<Vec<_>>())
+    };
+    assert_eq!(fetch(&[&[0, 0, 1, 0], &[1, 7, 0]]), (0, vec![0, 1, 7]));
+    let topics = Some(vec![OffsetFetchRequestTopic { name: name(), partition_indexes: vec![0; 5] }; 2]);
+    let single = rig.ask(7, &OffsetFetchRequest { group_id: "g".to_owned(), topics, ..Default::default() });
+    assert_eq!(single.topics.iter().map(|topic| topic.partitions.len()).sum::<usize>(), 1);
+    rig.store.set_outage(Some(Outage::NoAnswer));
+    let loading = ErrorCode::COORDINATOR_LOAD_IN_PROGRESS.code();
+    assert_eq!(fetch(&[&[0, 0, 1, 0], &[1, 7, 0]]), (loading, vec![0, 1, 7]));
 }
