@@ -7,6 +7,7 @@ use crate::offsets::TopicPartition;
 use crate::protocol::error_code::ErrorCode;
 use crate::store::{StoreResult, keys};
 use bytes::Bytes;
+use std::collections::HashSet;
 use std::time::Instant;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -93,6 +94,7 @@ impl Groups {
         };
         let codes: Vec<ErrorCode> = asked.iter().map(code).collect();
         if codes.contains(&ErrorCode::NONE) {
+            let asked: HashSet<&TopicPartition> = asked.iter().collect();
             let unwanted = |at: &TopicPartition| asked.contains(at) && !known.is_subscribed_to(&at.topic);
             self.offsets.remove(group, deadline, &|at, _| unwanted(at))?;
         }
