@@ -4,6 +4,9 @@ use super::*;
 use crate::protocol::messages::describe_configs::{DescribeConfigsRequest, DescribeConfigsResource};
 use crate::protocol::messages::describe_groups::DescribeGroupsRequest;
 use crate::protocol::messages::describe_producers::{DescribeProducersRequest, TopicRequest};
+use crate::protocol::messages::offset_delete::{
+    OffsetDeleteRequest, OffsetDeleteRequestPartition, OffsetDeleteRequestTopic,
+};
 use crate::protocol::messages::offset_fetch::{
     OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopic, OffsetFetchRequestTopics,
 };
@@ -93,4 +96,22 @@ fn a_commit_is_told_once_however_often_its_partition_is_named() {
     rig.store.set_outage(Some(Outage::NoAnswer));
     let loading = ErrorCode::COORDINATOR_LOAD_IN_PROGRESS.code();
     assert_eq!(fetch(&[&[0, 0, 1, 0], &[1, 7, 0]]), (loading, vec![0, 1, 7]));
+}
+
+#[test]
+fn what_is_deleted_is_told_once_however_often_it_is_named() {
+    let rig = Rig::new();
+    rig.create(topic("t", 2, 1));
+    let g = OffsetFetchRequestGroup { group_id: "g".to_owned(), topics: None, ..Default::default() };
+    let fetch = OffsetFetchRequest { groups: vec![g], ..Default::default() };
+    // The first look makes the bucket.
+    assert!(rig.ask(8, &fetch).groups[0].topics.is_empty());
+    rig.store.publish_foreign("$KV.kafka-consumer-offsets.g.t.1", "42").expect("stored");
+    let partitions = [0, 1, 1, 8, 1, 8].map(|partition_index| OffsetDeleteRequestPartition { partition_index });
+    let topics = vec![OffsetDeleteRequestTopic { name: "t".to_owned(), partitions: partitions.to_vec() }];
+    let deleted = rig.ask(0, &OffsetDeleteRequest { group_id: "g".to_owned(), topics });
+    let told = deleted.topics[0].partitions.iter().map(|p| (p.partition_index, p.error_code));
+    let unknown = ErrorCode::UNKNOWN_TOPIC_OR_PARTITION.code();
+    assert_eq!(told.collect::<Vec<_>>(), [(0, 0), (1, 0), (8, unknown)]);
+    assert!(rig.ask(8, &fetch).groups[0].topics.is_empty());
 }
