@@ -210,10 +210,10 @@ impl Offsets {
         deadline: Instant,
     ) -> StoreResult<Option<Arc<GroupOffsets>>> {
         let now = self.clock.now().mono;
-        let present = self.lock().get(group).cloned();
-        if let Some(offsets) = present.filter(|offsets| offsets.tenure.number() >= tenure.number()) {
+        if let Some(offsets) = self.lock().get(group).filter(|present| present.tenure.number() >= tenure.number()) {
+            // Under the map's lock: forgotten in between, it would be known twice, and each would write by itself.
             offsets.lock().used = now;
-            return Ok((offsets.tenure.number() == tenure.number()).then_some(offsets));
+            return Ok((offsets.tenure.number() == tenure.number()).then(|| offsets.clone()));
         }
         self.reach_the_newest(deadline)?;
         let entries = self.list(group, deadline)?.into_iter();
