@@ -30,7 +30,8 @@ enum After {
     RefuseCommit(CommitRequest, ErrorCode),
     Log(String),
     Write(Write),
-    Commit(CommitRequest, Arc<Claim>),
+    /// Of what is enqueued.
+    Commit(Arc<Claim>),
     Delete(Promise<ErrorCode>),
     Retire,
     Timer(Instant),
@@ -234,7 +235,9 @@ impl Groups {
                     if let Some(Busy::Writing { next, .. }) = &mut ready.busy {
                         next.touch_by_commit(&commit.sender.member_id, now);
                     }
-                    after.push(After::Commit(commit, ready.claim.clone()));
+                    // In the order of the queue, and of the generations by which they were checked.
+                    self.offsets.enqueue(group, commit.commits, &*ready.claim);
+                    after.push(After::Commit(ready.claim.clone()));
                 }
                 Err(error) => after.push(After::RefuseCommit(commit, error)),
             },
@@ -287,9 +290,9 @@ impl Groups {
             After::RefuseCommit(commit, error) => commit.refuse(error),
             After::Log(note) => info!(self.logger, "{}", note; "group" => &cell.group),
             After::Write(write) => self.write(cell, write),
-            After::Commit(commit, claim) => {
+            After::Commit(claim) => {
                 let tenure: Arc<dyn Tenure> = claim;
-                self.offsets.commit(&cell.group, commit.commits, &tenure);
+                self.offsets.commit(&cell.group, &tenure);
             }
             After::Delete(promise) => {
                 let code = self.remove_group(cell, true);
