@@ -403,8 +403,8 @@ impl Groups {
                     break;
                 }
             };
-            let label = entry.value.as_ref().and_then(|value| record::decode(value, self.clock.now()));
-            if label.is_some_and(|(_, label)| label.nonce == write.nonce) {
+            let label = entry.value.as_ref().and_then(|value| record::label(value));
+            if label.is_some_and(|label| label.nonce == write.nonce) {
                 return Ok(entry.revision);
             }
             if entry.revision != write.expected {
