@@ -46,7 +46,8 @@ impl Groups {
         Ok(self.look_at(group, deadline)?.map(|group| described(&group)))
     }
 
-    /// All groups, in the order of their keys.
+    /// All groups, in the order of their keys. Those that an older gateway left, of which there are commits only, come with
+    /// the first sweep.
     pub fn list(&self, deadline: Instant) -> StoreResult<Vec<Listed>> {
         let listed = |(group, known, owner): (String, Group, Option<Owner>)| Listed {
             coordinator: self.lister(&group, owner),
@@ -63,7 +64,6 @@ impl Groups {
     }
 
     fn all(&self, deadline: Instant) -> StoreResult<Vec<(String, Group, Option<Owner>)>> {
-        self.adopt_once(deadline)?;
         let now = self.clock.now();
         let mut groups = Vec::new();
         for (key, entry) in self.entries(deadline)? {
