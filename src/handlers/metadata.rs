@@ -64,7 +64,7 @@ pub fn handle(cx: &Context, request: MetadataRequest) -> Outcome {
             let deadline = cx.now.mono + CREATION_TIMEOUT;
             let may_create = request.allow_auto_topic_creation && cx.services.config.auto_create;
             let mut seen = HashSet::new();
-            let topics = topics.iter().filter(|topic| seen.insert((topic.topic_id, &topic.name)));
+            let topics = topics.iter().filter(|topic| seen.insert(key(topic)));
             response.topics =
                 topics.map(|topic| asked_row(cx, &brokers, topic, may_create.then_some(deadline))).collect();
         }
@@ -92,6 +92,11 @@ pub(super) fn is_in_memory(services: &Services, version: i16, request: &Metadata
 /// The topics asked for; `None`: all.
 fn asked(version: i16, request: &MetadataRequest) -> Option<&[MetadataRequestTopic]> {
     request.topics.as_deref().filter(|topics| version >= 1 || !topics.is_empty())
+}
+
+/// What a topic is asked for by: an id, whatever name stands beside it.
+fn key(topic: &MetadataRequestTopic) -> (Uuid, Option<&str>) {
+    (topic.topic_id, topic.name.as_deref().filter(|_| topic.topic_id == Uuid::ZERO))
 }
 
 fn broker_row(broker: &Broker) -> MetadataResponseBroker {

@@ -79,7 +79,7 @@ use bytes::Bytes;
 use guests::Guests;
 use owned::OfGroup;
 use slog::{Logger, debug, error};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -380,6 +380,18 @@ impl Gateway {
 fn once<T, K: Eq + Hash>(named: Vec<T>, key: impl Fn(&T) -> K) -> Vec<T> {
     let mut seen = HashSet::new();
     named.into_iter().filter(|one| seen.insert(key(one))).collect()
+}
+
+/// The partitions that a request has named so far.
+#[derive(Default)]
+struct NamedPartitions(HashMap<String, HashSet<i32>>);
+
+impl NamedPartitions {
+    /// As `once`, for partitions of a topic.
+    fn leave_out(&mut self, topic: &str, indexes: &mut Vec<i32>) {
+        let seen = self.0.entry(topic.to_owned()).or_default();
+        indexes.retain(|index| seen.insert(*index));
+    }
 }
 
 /// Decodes a request and has it answered by the gateway that owns its group.

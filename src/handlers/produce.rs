@@ -11,6 +11,7 @@
 //! Version notes: 3 is the first with batches v2; 7 may carry zstd (KIP-110); 8 tells record errors (KIP-467); 13 names
 //! topics by id (KIP-516). Transactional producers are refused with a fatal code.
 
+use crate::catalog::names;
 use crate::clock::Now;
 use crate::handlers::partitions::{self, Named};
 use crate::handlers::{Context, Outcome, Parked};
@@ -85,6 +86,8 @@ fn send_back(cx: &Context, named: &Named, data: &PartitionProduceData) {
     let header = data.records.as_ref().and_then(|sent| BatchHeader::parse(sent).ok());
     if let Some(header) = header.filter(BatchHeader::has_producer) {
         let topic = match named {
+            // It will never be there.
+            Named::Name(name) if names::fault(name).is_some() => return,
             Named::Name(name) => (*name).to_owned(),
             Named::Id(id) => id.to_string(),
         };

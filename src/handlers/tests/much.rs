@@ -1,10 +1,16 @@
 //! Requests that name very much.
 
 use super::*;
+use crate::protocol::messages::alter_partition_reassignments::{
+    AlterPartitionReassignmentsRequest, ReassignablePartition, ReassignableTopic,
+};
 use crate::protocol::messages::describe_configs::{DescribeConfigsRequest, DescribeConfigsResource};
 use crate::protocol::messages::describe_groups::DescribeGroupsRequest;
 use crate::protocol::messages::describe_producers::{DescribeProducersRequest, TopicRequest};
-use crate::protocol::messages::offset_fetch::{OffsetFetchRequest, OffsetFetchRequestGroup};
+use crate::protocol::messages::elect_leaders::{ElectLeadersRequest, TopicPartitions};
+use crate::protocol::messages::offset_fetch::{
+    OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopic, OffsetFetchRequestTopics,
+};
 
 /// A request that has been looking for things for long.
 fn late<R: Request>(rig: &Rig, version: i16) -> Context {
@@ -62,7 +68,46 @@ fn what_is_named_again_is_told_once() {
     let fetched = rig.ask(8, &OffsetFetchRequest { groups: vec![g; 5], ..Default::default() });
     assert_eq!(fetched.groups.len(), 1);
 
+    // A commit may have 4 KB of metadata, and is named by four bytes.
+    let (name, partition_indexes) = ("t".to_owned(), vec![1, 0, 1, 0]);
+    let t = OffsetFetchRequestTopics { name: name.clone(), partition_indexes: partition_indexes.clone() };
+    let g = OffsetFetchRequestGroup { group_id: "g".to_owned(), topics: Some(vec![t; 2]), ..Default::default() };
+    let fetched = rig.ask(8, &OffsetFetchRequest { groups: vec![g], ..Default::default() });
+    let rows = fetched.groups[0].topics.iter().flat_map(|topic| &topic.partitions);
+    assert_eq!(rows.map(|row| row.partition_index).collect::<Vec<_>>(), [1, 0]);
+    let t = OffsetFetchRequestTopic { name, partition_indexes };
+    let request = OffsetFetchRequest { group_id: "g".to_owned(), topics: Some(vec![t; 2]), ..Default::default() };
+    let rows = rig.ask(7, &request).topics.into_iter().flat_map(|topic| topic.partitions);
+    assert_eq!(rows.map(|row| row.partition_index).collect::<Vec<_>>(), [1, 0]);
+
     let t = TopicRequest { name: "t".to_owned(), partition_indexes: vec![0, 0, 0] };
     let producers = rig.ask(0, &DescribeProducersRequest { topics: vec![t; 5] });
     assert_eq!(producers.topics.iter().map(|topic| topic.partitions.len()).sum::<usize>(), 1);
+}
+
+#[test]
+fn a_topic_named_by_its_id_is_told_once_whatever_names_stand_beside_it() {
+    let rig = Rig::new();
+    let topic_id = rig.create(topic("t", 1, 1)).topic_id;
+    let named = |name: &str| MetadataRequestTopic { topic_id, name: Some(name.to_owned()) };
+    let topics = Some(vec![named("a"), named("b"), MetadataRequestTopic { topic_id, name: None }]);
+    assert_eq!(rig.ask(12, &MetadataRequest { topics, ..Default::default() }).topics.len(), 1);
+}
+
+/// Four bytes name a partition, 32,767 may name its topic.
+#[test]
+fn a_long_name_is_not_told_again_for_each_partition() {
+    const PARTITIONS: i32 = 100;
+    let rig = Rig::new();
+    let name = "x".repeat(0x7fff);
+    let partitions = (0..PARTITIONS).collect();
+    let elect = TopicPartitions { topic: name.clone(), partitions };
+    let elect = ElectLeadersRequest { topic_partitions: Some(vec![elect]), ..Default::default() };
+    let partition = |partition_index| ReassignablePartition { partition_index, replicas: None };
+    let reassign = ReassignableTopic { name: name.clone(), partitions: (0..PARTITIONS).map(partition).collect() };
+    let reassign = AlterPartitionReassignmentsRequest { topics: vec![reassign], ..Default::default() };
+    for frame in [frame_of(1, &elect), frame_of(0, &reassign)] {
+        let answer = rig.answer(frame).expect("it is answered");
+        assert!(answer.len() < 2 * name.len(), "{} bytes", answer.len());
+    }
 }
