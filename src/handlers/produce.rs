@@ -15,7 +15,7 @@ use crate::catalog::names;
 use crate::clock::Now;
 use crate::handlers::partitions::{self, Named};
 use crate::handlers::{Context, Outcome, Parked};
-use crate::limits::PRODUCE_WAIT_MIN;
+use crate::limits::{PRODUCE_WAIT_MIN, RECORD_ERRORS_MAX};
 use crate::log::{Append, Appended, LogError, PartitionLog};
 use crate::promise::{Pending, promises};
 use crate::protocol::error_code::ErrorCode;
@@ -41,6 +41,7 @@ pub fn handle(cx: &Context, request: ProduceRequest) -> Outcome {
     let wait = Duration::from_millis(request.timeout_ms.max(0).unsigned_abs().into()).max(PRODUCE_WAIT_MIN);
     let mut answer = ProduceResponse::default();
     let mut accepted = Vec::new();
+    let mut nameable = RECORD_ERRORS_MAX;
     for topic in request.topic_data {
         let by_id = cx.header.api_version >= TOPIC_IDS_FROM;
         let named = if by_id { Named::Id(topic.topic_id) } else { Named::Name(&topic.name) };
@@ -52,7 +53,8 @@ pub fn handle(cx: &Context, request: ProduceRequest) -> Outcome {
             if found.is_err() {
                 send_back(cx, &named, &data);
             }
-            match found.as_ref().map_err(|code| Fault::code(*code)).and_then(|topic| check(cx, topic, &data)) {
+            let found = found.as_ref().map_err(|code| Fault::code(*code));
+            match found.and_then(|topic| check(cx, topic, &data, &mut nameable)) {
                 Ok((log, batch, header)) => {
                     accepted.push(Accepted {
                         at: (answer.responses.len(), rows.len()),
@@ -107,7 +109,13 @@ fn check_request(transactional_id: &Option<String>, acks: i16) -> Result<(), Err
 
 type Checked = (Arc<PartitionLog>, Bytes, BatchHeader);
 
-fn check(cx: &Context, topic: &crate::catalog::Topic, data: &PartitionProduceData) -> Result<Checked, Fault> {
+/// `nameable`: how many refused records the answer may still name.
+fn check(
+    cx: &Context,
+    topic: &crate::catalog::Topic,
+    data: &PartitionProduceData,
+    nameable: &mut usize,
+) -> Result<Checked, Fault> {
     let log = partitions::log(cx, topic, data.index).map_err(Fault::code)?;
     let settings = &topic.settings;
     let rules = ProduceRules {
@@ -121,7 +129,9 @@ fn check(cx: &Context, topic: &crate::catalog::Topic, data: &PartitionProduceDat
     let mut sent = data.records.clone().unwrap_or_default();
     let refused = |refusal: Refusal| match refusal {
         Refusal::NullKey { .. } | Refusal::Timestamp { .. } => {
-            Fault::refusal(refusal, &faulty_records(&sent, &rules, cx.now.wall_ms))
+            let faulty = faulty_records(&sent, &rules, cx.now.wall_ms, *nameable);
+            *nameable -= faulty.len();
+            Fault::refusal(refusal, &faulty)
         }
         other => Fault::refusal(other, &[]),
     };

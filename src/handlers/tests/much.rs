@@ -1,6 +1,7 @@
 //! Requests that name very much.
 
 use super::*;
+use crate::limits::RECORD_ERRORS_MAX;
 use crate::protocol::messages::alter_partition_reassignments::{
     AlterPartitionReassignmentsRequest, ReassignablePartition, ReassignableTopic,
 };
@@ -11,6 +12,8 @@ use crate::protocol::messages::elect_leaders::{ElectLeadersRequest, TopicPartiti
 use crate::protocol::messages::offset_fetch::{
     OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopic, OffsetFetchRequestTopics,
 };
+use crate::protocol::messages::produce::{PartitionProduceData, ProduceRequest, TopicProduceData};
+use crate::records::build::BatchBuilder;
 
 /// A request that has been looking for things for long.
 fn late<R: Request>(rig: &Rig, version: i16) -> Context {
@@ -110,4 +113,25 @@ fn a_long_name_is_not_told_again_for_each_partition() {
         let answer = rig.answer(frame).expect("it is answered");
         assert!(answer.len() < 2 * name.len(), "{} bytes", answer.len());
     }
+}
+
+/// A thousand records shrink to two kilobytes, and the sentences about them have a hundred.
+#[test]
+fn refused_records_are_named_up_to_a_number_in_one_answer() {
+    let rig = Rig::new();
+    rig.create(topic("t", 1, 1));
+    let tomorrow = rig.clock.now().wall_ms + 24 * 3_600_000;
+    let batch = (0..RECORD_ERRORS_MAX).fold(BatchBuilder::new().timestamp(tomorrow), |batch, _| batch.value("v"));
+    let data = PartitionProduceData { index: 0, records: Some(batch.build().into()) };
+    let t = TopicProduceData { name: "t".to_owned(), partition_data: vec![data; 3], ..Default::default() };
+    let request = ProduceRequest { acks: -1, topic_data: vec![t], ..Default::default() };
+    let Outcome::Park(mut parked) = rig.gateway.dispatch(frame_of(8, &request).into(), PEER) else {
+        panic!("a produce waits")
+    };
+    let Some(Outcome::Reply(frame)) = parked.poll(rig.clock.now()) else { panic!("a refusal is told at once") };
+    let (_, response) = frame::read_response::<ProduceRequest>(8, Bytes::from(frame).slice(4..)).expect("it is read");
+    let rows = &response.responses[0].partition_responses;
+    rows.iter().for_each(|row| check(row.error_code, ErrorCode::INVALID_TIMESTAMP));
+    let named: Vec<usize> = rows.iter().map(|row| row.record_errors.len()).collect();
+    assert_eq!(named, [RECORD_ERRORS_MAX, 1, 1], "the batch says why it was refused, whatever was told before");
 }
