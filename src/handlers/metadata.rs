@@ -24,7 +24,7 @@ use crate::protocol::messages::metadata::{
     MetadataResponseTopic,
 };
 use crate::wire::Uuid;
-use slog::{info, warn};
+use slog::warn;
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -55,10 +55,7 @@ pub fn handle(cx: &Context, request: MetadataRequest) -> Outcome {
                 response.topics = topics.iter().map(|topic| row(&brokers, topic)).chain(refused).collect();
             }
             Err(error) if version >= 13 => response.error_code = for_admin(&error).code(),
-            Err(error) => {
-                info!(cx.services.logger, "closed: the topics cannot be listed"; "peer" => %cx.client_host, "error" => %error);
-                return Outcome::Close;
-            }
+            Err(error) => return cx.close_unlisted(&error),
         },
         Some(topics) => {
             let deadline = cx.now.mono + CREATION_TIMEOUT;
@@ -155,7 +152,10 @@ fn find_or_create(cx: &Context, name: &str, create_by: Option<Instant>) -> Resul
         // Another was faster; if its topic is not whole yet, the client asks again.
         Err(CreateTopicError::Exists(_)) => catalog.topic(name).ok().flatten().ok_or(ErrorCode::LEADER_NOT_AVAILABLE),
         Err(error) => {
-            warn!(cx.services.logger, "a topic could not be created"; "topic" => name, "error" => %error);
+            if let Some(held_back) = cx.services.uncreated_brake.pass(cx.services.clock.now().mono) {
+                warn!(cx.services.logger, "a topic could not be created";
+                    "topic" => name, "error" => %error, "held_back" => held_back);
+            }
             match error {
                 CreateTopicError::Store(_) => Err(ErrorCode::LEADER_NOT_AVAILABLE),
                 _ => Err(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION),
