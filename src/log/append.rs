@@ -46,6 +46,8 @@ pub(super) struct Queue {
     pub(super) looked: usize,
     /// The same for the look under way.
     pub(super) looking: Option<usize>,
+    /// How many of those at the front were there when the group in flight was published.
+    behind: usize,
 }
 
 impl Queue {
@@ -70,6 +72,7 @@ impl Queue {
     fn left(&mut self, count: usize) {
         self.looked = self.looked.saturating_sub(count);
         self.looking = self.looking.map(|looking| looking.saturating_sub(count));
+        self.behind = self.behind.saturating_sub(count);
     }
 
     /// Puts a group back to the front, in its order.
@@ -231,10 +234,16 @@ impl PartitionLog {
                 formed.load = !state.queue.waiting.is_empty() && !state.load_asked;
                 state.load_asked |= formed.load;
             }
-            Phase::Idle if state.borrowers == 0 && !state.way.is_given(self.shared.now()) => {
-                self.stamp_group(state, &mut formed);
+            Phase::Idle => {
+                let is_next = std::mem::take(&mut state.queue_is_next);
+                if (is_next || state.borrowers == 0) && !state.way.is_given(self.shared.now()) {
+                    self.stamp_group(state, &mut formed);
+                }
+                if is_next {
+                    self.changed.notify_all();
+                }
             }
-            Phase::Idle | Phase::Busy | Phase::InFlight(_) | Phase::Deciding => {}
+            Phase::Busy | Phase::InFlight(_) | Phase::Deciding => {}
         }
         formed
     }
@@ -321,6 +330,7 @@ impl PartitionLog {
         let message = self.shared.message(&self.place.subject, payload.into(), state.tail.last);
         formed.publish = Some(message.clone());
         let epoch = self.shared.ticks.epoch();
+        state.queue.behind = state.queue.waiting.len();
         let flight = Flight { message, members, from, next, epoch, attempts: 1, may_be_stored: false };
         self.set_phase(state, Phase::InFlight(flight));
     }
@@ -349,6 +359,8 @@ impl PartitionLog {
         state.tail.last = sequence;
         state.tail.next_offset = flight.next;
         state.certain_epoch = Some(flight.epoch);
+        // A guard that was taken is as good as a look.
+        state.queue.looked = state.queue.looked.max(state.queue.behind);
         state.end.messages += 1;
         let payload_bytes = payload.len() as u64;
         state.end.bytes += payload_bytes;
