@@ -11,6 +11,7 @@ mod mark;
 mod partition;
 mod producers;
 mod proof;
+mod queue;
 mod read;
 mod scan;
 mod sent_back;

@@ -2,11 +2,12 @@
 
 use crate::catalog::PartitionPlace;
 use crate::limits::STORE_CALL_MAX;
-use crate::log::append::{Flight, Queue, refuse_all};
+use crate::log::append::{Flight, refuse_all};
 use crate::log::cache::{Chain, PartitionKey};
 use crate::log::end::{EndEntry, NewestTime};
 use crate::log::index::{Boundary, Index};
 use crate::log::producers::{ProducerSeen, Producers};
+use crate::log::queue::Queue;
 use crate::log::scan::Scan;
 use crate::log::sent_back::SentBack;
 use crate::log::way::Way;
