@@ -14,6 +14,7 @@
 use super::broker_settings::{BROKER_SETTINGS, BrokerSetting};
 use super::errors::for_admin;
 use super::incremental_alter_configs::ROOT_LOGGER;
+use super::list_config_resources::{BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC};
 use super::{Context, Outcome, once};
 use crate::catalog::settings::{Kind, SETTINGS, Setting};
 use crate::catalog::{CatalogDefaults, TopicSettings, names};
@@ -24,12 +25,6 @@ use crate::protocol::messages::describe_configs::{
     DescribeConfigsRequest, DescribeConfigsResource, DescribeConfigsResourceResult, DescribeConfigsResponse,
     DescribeConfigsResult, DescribeConfigsSynonym,
 };
-
-const TOPIC: i8 = 2;
-const BROKER: i8 = 4;
-const BROKER_LOGGER: i8 = 8;
-const CLIENT_METRICS: i8 = 16;
-const GROUP: i8 = 32;
 
 const SOURCE_TOPIC: i8 = 1;
 const SOURCE_BROKER_LOGGER: i8 = 6;
