@@ -49,7 +49,7 @@ pub(super) struct Entry {
 }
 
 pub fn handle(cx: &Context, request: DescribeConfigsRequest) -> Outcome {
-    let resources = once(request.resources, |resource| (resource.resource_type, resource.resource_name.clone()));
+    let resources = once(request.resources, meant);
     let results = resources.iter().map(|resource| match entries(cx, resource) {
         Ok(entries) => DescribeConfigsResult {
             resource_type: resource.resource_type,
@@ -70,6 +70,13 @@ pub fn handle(cx: &Context, request: DescribeConfigsRequest) -> Outcome {
         },
     });
     cx.reply(&DescribeConfigsResponse { results: results.collect(), ..Default::default() })
+}
+
+/// What a resource's type and name stand for: `3` and `03` are one broker.
+fn meant(resource: &DescribeConfigsResource) -> (i8, String) {
+    let (kind, name) = (resource.resource_type, &resource.resource_name);
+    let id = if matches!(kind, BROKER | BROKER_LOGGER) { name.parse::<i32>().ok() } else { None };
+    (kind, id.map_or_else(|| name.clone(), |id| id.to_string()))
 }
 
 /// All settings of a topic, in the order of their names.

@@ -59,8 +59,12 @@ fn what_is_named_again_is_told_once() {
     let rig = Rig::new();
     rig.create(topic("t", 1, 1));
     let t = DescribeConfigsResource { resource_type: 2, resource_name: "t".to_owned(), ..Default::default() };
-    let configs = DescribeConfigsRequest { resources: vec![t; 5], ..Default::default() };
+    let configs = DescribeConfigsRequest { resources: vec![t.clone(); 5], ..Default::default() };
     assert_eq!(rig.ask(4, &configs).results.len(), 1);
+    let broker = |id: &str| DescribeConfigsResource { resource_type: 4, resource_name: id.to_owned(), ..t.clone() };
+    let resources = vec![broker("3"), broker("03"), broker("+3"), broker("")];
+    let told = rig.ask(4, &DescribeConfigsRequest { resources, ..Default::default() }).results;
+    assert_eq!(told.iter().map(|row| row.resource_name.as_str()).collect::<Vec<_>>(), ["3", ""]);
 
     let groups = vec!["g".to_owned(), "h".to_owned(), "g".to_owned()];
     let described = rig.ask(5, &DescribeGroupsRequest { groups, ..Default::default() });
