@@ -29,7 +29,6 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::handlers::Dispatch;
 use crate::limits::{PARKED_LISTED_MAX, REPLY_BYTES_HELD_MAX, REQUEST_BYTES_HELD_MAX};
-use crate::listen;
 use crate::metrics::Metrics;
 use crate::wake::Wakeups;
 use acceptor::Acceptor;
@@ -139,7 +138,7 @@ struct Threads {
 impl Server {
     /// Takes the port, before anybody is served: who connects meanwhile waits in the kernel.
     pub fn bind(settings: &Settings) -> Result<Vec<TcpListener>, ServerError> {
-        listen::bind(&settings.host, settings.port).map_err(|source| ServerError::Bind {
+        crate::listen::bind(&settings.host, settings.port).map_err(|source| ServerError::Bind {
             host: settings.host.clone(),
             port: settings.port,
             source,
