@@ -7,8 +7,9 @@ use crate::config::Config;
 use crate::forward::Forwarder;
 use crate::group::{Groups, Leases, OwnerId, Setup};
 use crate::handlers::{Gateway, Services};
-use crate::limits::{self, LEASE_ROUNDS_APART, STORE_CALL_MAX};
+use crate::limits::{self, LEASE_ROUNDS_APART, PEER_LOG_INTERVAL, STORE_CALL_MAX};
 use crate::log::{LogParts, Logs};
+use crate::logging::Brake;
 use crate::metrics::Metrics;
 use crate::offsets::Offsets;
 use crate::store::Store;
@@ -83,6 +84,8 @@ pub fn build(basis: Basis) -> Arc<Gateway> {
         clock,
         metrics,
         logger,
+        uncreated_brake: Brake::new(PEER_LOG_INTERVAL),
+        unlisted_brake: Brake::new(PEER_LOG_INTERVAL),
     };
     follow_topics(&services);
     let forwarder = services.forwarder.clone();

@@ -1,8 +1,9 @@
 //! OffsetFetch: a group's committed offsets.
 //!
 //! Behavior:
-//! - Every partition asked for has its row, in the order of the request, and one however often it is named; -1 without an error says that nothing was committed,
-//!   and is said only if the store was read. What cannot be read is an error, on the group and on each row.
+//! - Every partition asked for has one row, however often it is named, in the order of the request; -1 without an error says
+//!   that nothing was committed, and is said only if the store was read. What cannot be read is an error, on the group and on
+//!   each row.
 //! - A commit for a topic that was deleted since counts as none, also if there is a new topic of that name.
 //! - Any group, in any state; `require_stable` changes nothing as long as there are no transactions.
 //!
@@ -10,7 +11,7 @@
 //! from 8 on several groups, each with its error (KIP-709), and one row however often it is named.
 
 use super::errors::for_offset_fetch;
-use super::{Context, Outcome, once};
+use super::{Context, NamedPartitions, Outcome, once};
 use crate::group::Groups;
 use crate::limits::STORE_CALL_MAX;
 use crate::offsets::{Committed, Slot, TopicPartition};
@@ -19,7 +20,7 @@ use crate::protocol::messages::offset_fetch::{
     OffsetFetchRequest, OffsetFetchResponse, OffsetFetchResponseGroup, OffsetFetchResponsePartition,
     OffsetFetchResponsePartitions, OffsetFetchResponseTopic, OffsetFetchResponseTopics,
 };
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
 const GROUPS_FROM: i16 = 8;
@@ -60,14 +61,14 @@ fn fetch(cx: &Context, group: &str, asked: Asked) -> (ErrorCode, Vec<OffsetFetch
     });
     match found {
         Ok(slots) => {
-            (ErrorCode::NONE, rows(&asked.unwrap_or_else(|| all(&slots)), |at| row(at.partition, slots.get(at))))
+            (ErrorCode::NONE, rows(asked.unwrap_or_else(|| all(&slots)), |at| row(at.partition, slots.get(at))))
         }
         Err(error) => {
             let failed = |at: &TopicPartition| OffsetFetchResponsePartitions {
                 error_code: error.code(),
                 ..row(at.partition, None)
             };
-            (error, rows(&asked.unwrap_or_default(), failed))
+            (error, rows(asked.unwrap_or_default(), failed))
         }
     }
 }
@@ -104,24 +105,22 @@ fn all(slots: &BTreeMap<TopicPartition, Slot>) -> Vec<(String, Vec<i32>)> {
     topics
 }
 
-/// Each partition is told once: a row repeats the metadata of its commit, and four bytes ask for it.
 fn rows(
-    asked: &[(String, Vec<i32>)],
+    asked: Vec<(String, Vec<i32>)>,
     row: impl Fn(&TopicPartition) -> OffsetFetchResponsePartitions,
 ) -> Vec<OffsetFetchResponseTopics> {
-    let mut told: HashMap<&str, HashSet<i32>> = HashMap::new();
-    let mut topics = Vec::with_capacity(asked.len());
-    for (name, indexes) in asked {
-        let told = told.entry(name).or_default();
-        let mut at = TopicPartition::new(name, 0);
-        let mut partitions = Vec::new();
-        for index in indexes.iter().filter(|index| told.insert(**index)) {
-            at.partition = *index;
-            partitions.push(row(&at));
-        }
-        topics.push(OffsetFetchResponseTopics { name: at.topic, partitions });
-    }
-    topics
+    // A commit may have some kilobytes of metadata.
+    let mut seen = NamedPartitions::default();
+    let topic = |(name, mut indexes): (String, Vec<i32>)| {
+        seen.leave_out(&name, &mut indexes);
+        let mut at = TopicPartition::new(&name, 0);
+        let rows = indexes.into_iter().map(|index| {
+            at.partition = index;
+            row(&at)
+        });
+        OffsetFetchResponseTopics { partitions: rows.collect(), name }
+    };
+    asked.into_iter().map(topic).collect()
 }
 
 fn row(partition_index: i32, slot: Option<&Slot>) -> OffsetFetchResponsePartitions {
