@@ -308,19 +308,20 @@ impl Catalog {
             let text = format!("Topic '{name}' already exists: it is being created or removed by another gateway.");
             return Err(CreateTopicError::Exists(text));
         }
-        // No topic that was never whole has records. Where nobody has begun to delete this one, somebody has removed its partition 0
-        // by other means: what the others hold is not given up for that.
-        let records: Vec<_> = remains.iter().filter(|found| found.messages > 0 && !is_ours(found)).collect();
-        if !records.is_empty() {
+        // No topic that was never whole has records, nor partition 0, unless it is as good as made. Where nobody has begun to delete
+        // this one, streams of it were lost by other means: what is left is not given up for that.
+        let kept = |found: &&streams::Found| (found.messages > 0 || found.partition == 0) && !is_ours(found);
+        let lossy: Vec<_> = remains.iter().filter(kept).collect();
+        if !lossy.is_empty() {
             let half_deleted = self.half_deleted(name, deadline)?;
-            let damaged = records.iter().find(|found| found.id.is_none_or(|id| half_deleted != Some(id)));
+            let damaged = lossy.iter().find(|found| found.id.is_none_or(|id| half_deleted != Some(id)));
             if let Some(found) = damaged {
-                error!(self.logger, "a topic without its partition 0 is in the way of a new one of that name, and has records";
+                error!(self.logger, "a topic that has lost streams is in the way of a new one of that name";
                     "topic" => name, "stream" => &found.stream, "messages" => found.messages);
                 let text = format!(
-                    "Topic '{name}' has lost the stream of its partition 0, and '{}' holds records. Remove what is left of it \
-                    (nats stream rm) or restore that stream.",
-                    found.stream
+                    "Topic '{name}' has lost streams without being deleted, and '{}' is left with {} messages. Remove what is left \
+                    of it (nats stream rm) or restore what is missing.",
+                    found.stream, found.messages
                 );
                 return Err(CreateTopicError::Exists(text));
             }

@@ -2,7 +2,7 @@
 //!
 //! Behavior:
 //! - Names and ids are answered in the order of the request, one row each; what is asked for twice is not deleted.
-//! - Deleting releases everything that waits for the topic, and its committed offsets (see `Catalog::on_delete`).
+//! - Deleting releases everything that waits for the topic, and its committed offsets (see `Catalog::on_loss`).
 //!
 //! Version notes: up to 5 by name, from 6 on by name or id (KIP-516).
 

@@ -94,3 +94,27 @@ fn records_of_a_topic_that_nobody_deleted_are_not_removed_for_a_new_one() {
     }
     assert_eq!(cluster.streams(), ["kafka-t-1", "kafka-t-2"]);
 }
+
+#[test]
+fn a_topic_that_lost_a_stream_is_not_taken_for_deleted() {
+    let cluster = Cluster::new();
+    let gateway = cluster.gateway();
+    let made = gateway.create("t", 3).expect("room");
+    let config = cluster.store.stream_info("kafka-t-2", cluster.now()).expect("it is there").config;
+    cluster.store.stream_delete("kafka-t-2", cluster.now()).expect("it is there");
+    gateway.catalog.refresh().expect("the memory answers");
+    assert_eq!((gateway.topic("t"), gateway.deleted()), (None, Vec::new()));
+    assert!(!gateway.catalog.is_gone(&made));
+    cluster.clock.advance(YOUNG_NO_MORE);
+    let refused = gateway.create("t", 3);
+    assert!(
+        matches!(&refused, Err(CreateTopicError::Exists(_))),
+        "its id and its commits are not given up: {refused:?}"
+    );
+    cluster.add_stream(config);
+    assert_eq!(gateway.topic("t"), Some(made.clone()));
+    cluster.store.stream_delete("kafka-t-0", cluster.now()).expect("it is there");
+    gateway.catalog.refresh().expect("the memory answers");
+    assert_eq!((gateway.topic("t"), gateway.deleted()), (None, vec![made.id]));
+    assert!(gateway.catalog.is_gone(&made));
+}

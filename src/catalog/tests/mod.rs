@@ -65,7 +65,11 @@ impl Cluster {
         );
         let deleted = Arc::new(Mutex::new(Vec::new()));
         let told = deleted.clone();
-        catalog.on_delete(Box::new(move |topic| told.lock().expect("no holder panics").push(topic.id)));
+        catalog.on_loss(Box::new(move |topic, loss| {
+            if loss == Loss::Deleted {
+                told.lock().expect("no holder panics").push(topic.id);
+            }
+        }));
         let tasks = Arc::new(Script::default());
         catalog.start(tasks.clone());
         Gateway { catalog, store, deleted, tasks }
