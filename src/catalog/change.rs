@@ -333,20 +333,26 @@ impl Catalog {
         Ok(())
     }
 
-    /// Repeats a call that gets no answer.
+    /// Repeats a call that gets no answer. What got none may have been done, also where it is refused untried the next time.
     pub(super) fn persist<T>(&self, deadline: Instant, call: impl Fn(Instant) -> StoreResult<T>) -> StoreResult<T> {
-        let mut outcome = Err(StoreError::NoAnswer);
-        for _ in 0..TRIES {
+        /// JetStream "is temporarily unavailable": a cluster without a leader.
+        const NO_LEADER: u32 = 10008;
+        for attempt in 0..TRIES {
             let now = self.clock.now().mono;
             if now >= deadline {
                 break;
             }
-            outcome = call(deadline.min(now + CALL_TIMEOUT));
-            if !matches!(outcome, Err(StoreError::NoAnswer)) {
-                break;
+            match call(deadline.min(now + CALL_TIMEOUT)) {
+                Err(StoreError::NoAnswer) => {}
+                Err(StoreError::Unavailable | StoreError::Busy | StoreError::Refused { code: NO_LEADER, .. })
+                    if attempt > 0 =>
+                {
+                    break;
+                }
+                outcome => return outcome,
             }
         }
-        outcome
+        Err(StoreError::NoAnswer)
     }
 
     /// JetStream's refusals in the user's terms.
