@@ -32,6 +32,9 @@ pub enum Loss {
     Damaged,
 }
 
+/// A topic that is not served any more.
+pub type Lost = (Arc<Topic>, Loss);
+
 #[derive(Default)]
 pub struct Memory {
     /// Counts what happened, so that a look knows what happened after it began.
@@ -153,7 +156,7 @@ impl Memory {
         found: Found,
         began: u64,
         now: Instant,
-    ) -> (Option<Arc<Topic>>, Option<(Arc<Topic>, Loss)>) {
+    ) -> (Option<Arc<Topic>>, Option<Lost>) {
         let moment = self.tick();
         let newer = self.topics.get(name).is_some_and(|entry| entry.since > began)
             || self.absent.get(name).is_some_and(|absence| absence.since > began);
