@@ -144,8 +144,8 @@ impl Catalog {
         }
     }
 
-    /// Removes the topic of that name, if it (still) has that id; `None` takes any. A deletion that was cut short goes on. Gives
-    /// the topic's id.
+    /// Removes the topic of that name, if it (still) has that id; `None` takes any. A deletion that was cut short goes on, and a
+    /// damaged topic goes as well. Gives the topic's id.
     pub fn delete(&self, name: &str, id: Option<Uuid>, deadline: Instant) -> Result<Uuid, DeleteTopicError> {
         let fault = DeleteTopicError::Store;
         if names::fault(name).is_some() {
@@ -160,7 +160,11 @@ impl Catalog {
         };
         let (found, partitions) = match self.look(name).map_err(fault)? {
             Some(topic) => (Some(topic.id), (0..topic.partitions.len()).collect()),
-            None => (claim.as_ref().and_then(Claim::deleting), self.partitions_left(name, deadline).map_err(fault)?),
+            None => {
+                let begun = claim.as_ref().and_then(Claim::deleting);
+                let found = begun.map_or_else(|| self.damaged(name), |id| Ok(Some(id))).map_err(fault)?;
+                (found, self.partitions_left(name, deadline).map_err(fault)?)
+            }
         };
         let Some(id) = found.filter(|found| id.is_none_or(|id| id == *found)) else {
             return Err(DeleteTopicError::Unknown);

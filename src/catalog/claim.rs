@@ -105,6 +105,11 @@ impl Catalog {
         Ok(Claim { catalog: self, key, revision, taken: now.mono, by, kept: false, removal })
     }
 
+    /// The topic of that name that is not served, but can be deleted.
+    pub fn deletable(&self, name: &str, deadline: Instant) -> StoreResult<Option<Uuid>> {
+        self.half_deleted(name, deadline)?.map_or_else(|| self.damaged(name), |id| Ok(Some(id)))
+    }
+
     /// The topic of that name whose deletion has begun and is not known to have ended.
     pub fn half_deleted(&self, name: &str, deadline: Instant) -> StoreResult<Option<Uuid>> {
         let entry = self.claim_entry(&key_of(name), deadline)?;

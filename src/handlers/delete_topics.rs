@@ -3,7 +3,7 @@
 //! Behavior:
 //! - Names and ids are answered in the order of the request, one row each; what is asked for twice is not deleted.
 //! - A deletion that was cut short (its time was up, the store did not answer) is finished by asking for it again, by name or by id;
-//!   until then the topic counts as there to be deleted.
+//!   until then the topic counts as there to be deleted, and so does one that has lost a stream, by its name.
 //! - Deleting releases everything that waits for the topic, and its committed offsets (see `Catalog::on_loss`).
 //!
 //! Version notes: up to 5 by name, from 6 on by name or id (KIP-516).
@@ -75,7 +75,7 @@ fn find(cx: &Context, item: &DeleteTopicState, deadline: Instant) -> Result<Name
         }
         (Some(name), Uuid::ZERO) => {
             let half = || match names::fault(name) {
-                None => catalog.half_deleted(name, deadline),
+                None => catalog.deletable(name, deadline),
                 Some(_) => Ok(None),
             };
             let found = match cx.topic_by(name, deadline) {

@@ -121,6 +121,19 @@ fn a_topic_that_lost_a_stream_is_not_taken_for_deleted() {
 }
 
 #[test]
+fn a_topic_that_lost_a_stream_can_be_deleted() {
+    let cluster = Cluster::new();
+    let gateway = cluster.gateway();
+    let made = gateway.create("t", 3).expect("room");
+    cluster.store.stream_delete("kafka-t-2", cluster.now()).expect("it is there");
+    gateway.catalog.refresh().expect("the memory answers");
+    assert_eq!(gateway.catalog.deletable("t", cluster.now()), Ok(Some(made.id)));
+    assert_eq!(gateway.delete("t"), Ok(made.id));
+    assert_eq!(cluster.streams(), [""; 0]);
+    assert!(gateway.create("t", 3).is_ok());
+}
+
+#[test]
 fn a_deletion_that_was_cut_short_is_finished_by_asking_again() {
     for (steps, same) in [(1, true), (2, false)] {
         let cluster = Cluster::new();
