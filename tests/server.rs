@@ -77,6 +77,24 @@ fn a_parked_request_answers_at_its_deadline() {
 }
 
 #[test]
+fn a_timer_that_came_while_a_worker_was_awaited_is_set_again() {
+    let call_ahead_max = Duration::from_millis(100);
+    let gateway = Gateway::with(Settings { call_ahead_max, ..settings() }, 6);
+    let mut client = gateway.client();
+    client.send(Op::Await, 1, 3_000);
+    wait_until("it is parked", || gateway.metrics.requests_parked.get() == 1);
+    let mut stuck: Vec<Client> = (0..4).map(|_| gateway.client()).collect();
+    stuck.iter_mut().for_each(|client| client.send(Op::Block, 2, 0));
+    wait_until("every regular worker is stuck", || gateway.toy.blocked.load(Ordering::SeqCst) == 4);
+    client.send_bytes(&[0]);
+    wait_until("it waits for a worker", || gateway.server.dump().queued == 1);
+    let since = Instant::now();
+    wait_until("its timer has come by", || since.elapsed() > call_ahead_max * 3);
+    gateway.toy.open_gate();
+    client.expect(1, "time is up");
+}
+
+#[test]
 fn no_wake_up_is_lost() {
     let gateway = Gateway::start();
     thread::scope(|scope| {

@@ -42,7 +42,7 @@ pub(super) struct Connection {
     pub last_active: Instant,
     /// What `deadline` said when it was laid to rest.
     pub due: Option<Instant>,
-    /// When a timer will look after it, if one is set.
+    /// When the timer that was set for it comes, if it has not come yet.
     pub timer_at: Option<Instant>,
     charged: usize,
     charged_unsent: usize,
@@ -110,6 +110,12 @@ impl Connection {
             Phase::Lingering(until) => Some(until),
             _ => self.in_flight.deadline(),
         }
+    }
+
+    /// When a timer is to look after it: when it is due, but not so far ahead that one that is gone by then leaves something
+    /// behind for as long as it wanted to wait.
+    pub(super) fn next_call(&self, now: Instant) -> Option<Instant> {
+        self.due.map(|due| due.min(now + self.hub.settings.call_ahead_max))
     }
 
     /// Moves the replies whose turn has come to the output, up to a `Close`.

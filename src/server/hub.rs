@@ -9,7 +9,7 @@ use super::timing::Timing;
 use super::worker::{Pool, panic_text};
 use crate::clock::{Clock, Now};
 use crate::handlers::{Dispatch, Kind, Parked};
-use crate::limits::{CALL_AHEAD_MAX, PEER_LOG_INTERVAL, ROOM_RETRY, STALL_MAX};
+use crate::limits::{PEER_LOG_INTERVAL, ROOM_RETRY, STALL_MAX};
 use crate::logging::Brake;
 use crate::metrics::Metrics;
 use crate::wake::{WaiterId, Wakeups};
@@ -166,9 +166,7 @@ impl Hub {
             return None;
         }
         connection.due = connection.deadline();
-        if let Some(due) = connection.due {
-            self.set_timer(&mut connection, due);
-        }
+        self.set_timer(&mut connection);
         self.places.rest(connection)
     }
 
@@ -183,15 +181,16 @@ impl Hub {
         Ok(())
     }
 
-    /// Sees to it that a timer looks after the connection no later than `deadline`. One timer serves many requests: when
+    /// Sees to it that a timer looks after the connection no later than it is due. One timer serves many requests: when
     /// it comes early, it is set again.
-    fn set_timer(self: &Arc<Self>, connection: &mut Connection, deadline: Instant) {
+    fn set_timer(self: &Arc<Self>, connection: &mut Connection) {
         let now = self.clock.now().mono;
-        if connection.timer_at.is_some_and(|at| at > now && at <= deadline) {
+        let Some(at) = connection.next_call(now) else { return };
+        if connection.timer_at.is_some_and(|set| set > now && set <= at) {
             return;
         }
-        connection.timer_at = Some(deadline);
-        self.call_timer_at(connection.id, deadline);
+        connection.timer_at = Some(at);
+        self.call_timer_at(connection.id, at);
     }
 
     fn call_timer_at(self: &Arc<Self>, id: WaiterId, at: Instant) {
@@ -201,8 +200,7 @@ impl Hub {
             Err(Some(later)) => hub.call_timer_at(id, later),
             Err(None) => {}
         };
-        // One that is gone by then has left nothing behind for longer than that, however long it wanted to wait.
-        self.pool.call_at(at.min(self.clock.now().mono + CALL_AHEAD_MAX), Box::new(call));
+        self.pool.call_at(at, Box::new(call));
     }
 
     /// Ends a connection: what is parked for it is abandoned, its socket is closed.

@@ -28,7 +28,7 @@ use crate::activity::Dump;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::handlers::Dispatch;
-use crate::limits::{PARKED_LISTED_MAX, REPLY_BYTES_HELD_MAX, REQUEST_BYTES_HELD_MAX};
+use crate::limits::{CALL_AHEAD_MAX, PARKED_LISTED_MAX, REPLY_BYTES_HELD_MAX, REQUEST_BYTES_HELD_MAX};
 use crate::metrics::Metrics;
 use crate::wake::Wakeups;
 use acceptor::Acceptor;
@@ -56,6 +56,8 @@ pub struct Settings {
     pub slow_request: Duration,
     pub request_bytes_held_max: usize,
     pub reply_bytes_held_max: usize,
+    /// How far ahead a timer looks after a connection.
+    pub call_ahead_max: Duration,
 }
 
 impl From<&Config> for Settings {
@@ -68,6 +70,7 @@ impl From<&Config> for Settings {
             slow_request: config.slow_request,
             request_bytes_held_max: REQUEST_BYTES_HELD_MAX,
             reply_bytes_held_max: REPLY_BYTES_HELD_MAX,
+            call_ahead_max: CALL_AHEAD_MAX,
         }
     }
 }

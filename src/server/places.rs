@@ -115,13 +115,13 @@ impl Places {
         (listed, unlisted)
     }
 
-    /// The timer of a connection has come: takes it out if it is parked and due; otherwise says when it will be.
+    /// The timer of a connection has come: takes it out if it is parked and due; otherwise says when the timer is to come again.
     pub(super) fn take_due(&self, id: WaiterId, now: Instant) -> Result<Box<Connection>, Option<Instant>> {
         let mut table = self.table();
         let place = table.get_mut(&id).ok_or(None)?;
         match place {
             Place::Parked(connection) => {
-                connection.timer_at = connection.due.filter(|due| *due > now);
+                connection.timer_at = connection.next_call(now).filter(|at| *at > now);
                 match connection.timer_at {
                     None => place.take(Cause::WakeUp).ok_or(None),
                     later => Err(later),

@@ -238,6 +238,7 @@ pub fn settings() -> Settings {
         slow_request: Duration::ZERO,
         request_bytes_held_max: 512 << 20,
         reply_bytes_held_max: 512 << 20,
+        call_ahead_max: Duration::from_secs(60),
     }
 }
 
