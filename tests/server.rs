@@ -389,6 +389,17 @@ fn idle_connections_are_closed_and_waiting_ones_are_not() {
 }
 
 #[test]
+fn a_closing_connection_whose_peer_takes_nothing_is_closed() {
+    let idle_max = Duration::from_millis(300);
+    let gateway = Gateway::with(Settings { connections_max_idle: idle_max, ..settings() }, 6);
+    let mut deaf = gateway.client();
+    deaf.send(Op::Large, 1, 24 << 20);
+    deaf.send_bytes(&[0xff; 4]);
+    wait_until("its reply is made", || gateway.server.reply_bytes_held() > 0);
+    wait_until("it is closed", || gateway.metrics.connections_open.get() == 0);
+}
+
+#[test]
 fn connections_above_the_cap_are_turned_away_and_room_is_given_back() {
     let gateway = Gateway::with(Settings { max_connections: 3, ..settings() }, 6);
     let mut clients: Vec<Client> = (0..3).map(|_| gateway.client()).collect();

@@ -283,7 +283,12 @@ impl Hub {
         let now = self.clock.now().mono;
         let idle_max = self.settings.connections_max_idle;
         let quiet = |c: &Connection, limit: Duration| now.saturating_duration_since(c.last_active) >= limit;
-        self.doom("idle", |c| c.in_flight.is_empty() && c.phase == Phase::Open && quiet(c, idle_max));
+        let is_idle = |c: &Connection| match c.phase {
+            Phase::Open | Phase::PeerDone => quiet(c, idle_max),
+            Phase::Closing => quiet(c, idle_max.min(STALL_MAX)),
+            Phase::Lingering(_) => false,
+        };
+        self.doom("idle", |c| c.in_flight.is_empty() && is_idle(c));
         if self.budget.is_clogged() {
             self.doom("takes no replies", |c| c.output.unsent() > 0 && quiet(c, STALL_MAX));
         }
