@@ -4,9 +4,11 @@ use super::budget::Held;
 use super::buffers::{Input, Output};
 use super::hub::Hub;
 use super::in_flight::{InFlight, Settled};
+use super::pace::Pace;
 use super::timing::Timing;
 use super::turn;
 use super::worker::{Work, Worker};
+use crate::handlers::Kind;
 use crate::limits::{LEAVING_TIMED_MAX, REQUEST_BYTES_FREE, UNSENT_BYTES_MAX};
 use crate::wake::WaiterId;
 use std::collections::VecDeque;
@@ -36,10 +38,14 @@ pub(super) struct Connection {
     pub drained: bool,
     /// It may not read on because the process holds too much; it stands in the hub's list.
     pub starved: bool,
+    /// Its fetch, parked or at the front, waits until peers have taken enough replies; nothing else is under way.
+    pub held_back: bool,
     /// Why it must be closed at its next turn, if it must.
     pub doomed: Option<&'static str>,
     /// When bytes last came or went.
     pub last_active: Instant,
+    /// How it moves what is held for it.
+    pub pace: Pace,
     /// What `deadline` said when it was laid to rest.
     pub due: Option<Instant>,
     /// When the timer that was set for it comes, if it has not come yet.
@@ -85,8 +91,10 @@ impl Connection {
             woken: false,
             drained: true,
             starved: false,
+            held_back: false,
             doomed: None,
             last_active: now,
+            pace: Pace::new(now),
             due: None,
             timer_at: None,
             charged: 0,
@@ -108,6 +116,7 @@ impl Connection {
     pub(super) fn deadline(&self) -> Option<Instant> {
         match self.phase {
             Phase::Lingering(until) => Some(until),
+            _ if self.held_back => None,
             _ => self.in_flight.deadline(),
         }
     }
@@ -147,6 +156,7 @@ impl Connection {
                 self.hub.metrics.bytes_out.add(sent as u64);
                 self.last_active = now;
             }
+            self.pace.advance(sent, self.held_for_peer(), now);
         }
         self.note_sent();
         Ok(())
@@ -166,8 +176,24 @@ impl Connection {
         self.queued_at.take().map_or(Duration::ZERO, |at| at.elapsed())
     }
 
+    /// Bytes that are held because the peer has not sent more, or taken more.
+    pub(super) fn held_for_peer(&self) -> usize {
+        self.input.len() + self.output.unsent()
+    }
+
+    /// Whether its peer must take replies before there are more.
     pub(super) fn is_backed_up(&self) -> bool {
-        self.output.unsent() >= UNSENT_BYTES_MAX
+        let unsent = self.output.unsent();
+        unsent >= UNSENT_BYTES_MAX || unsent > 0 && self.hub.budget.is_clogged()
+    }
+
+    /// Sees to it that a fetch, alone as it is, makes no reply while too many are not taken.
+    pub(super) fn is_held_back(&mut self, kind: Kind) -> bool {
+        self.held_back = false;
+        if kind == Kind::Fetch && self.hub.budget.is_clogged() {
+            self.hub.clone().hold_back(self);
+        }
+        self.held_back
     }
 
     /// Asks the budget for a read of `size` bytes.

@@ -9,7 +9,7 @@ use super::timing::Timing;
 use super::worker::{Pool, panic_text};
 use crate::clock::{Clock, Now};
 use crate::handlers::{Dispatch, Kind, Parked};
-use crate::limits::{PEER_LOG_INTERVAL, ROOM_RETRY, STALL_MAX};
+use crate::limits::{PEER_LOG_INTERVAL, ROOM_RETRY, UNSENT_BYTES_MAX};
 use crate::logging::Brake;
 use crate::metrics::Metrics;
 use crate::wake::{WaiterId, Wakeups};
@@ -18,7 +18,7 @@ use slog::{Logger, debug, error, warn};
 use std::collections::VecDeque;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -42,6 +42,8 @@ pub(super) struct Hub {
     next_id: AtomicU64,
     /// Connections that found no room in the budget, in the order in which they are tried again.
     starved: Mutex<VecDeque<WaiterId>>,
+    /// Whether `release` is to come, because some connection may be held back.
+    holds_back: AtomicBool,
 }
 
 /// How far the server's end has come.
@@ -76,6 +78,7 @@ impl Hub {
             stage: AtomicU8::new(Stage::Serving as u8),
             next_id: AtomicU64::new(1),
             starved: Mutex::new(VecDeque::new()),
+            holds_back: AtomicBool::new(false),
         }
     }
 
@@ -250,7 +253,9 @@ impl Hub {
     fn retry_starved(self: &Arc<Self>) {
         let now = self.clock.now().mono;
         if let Some(holder) = self.budget.overdrawn_by() {
-            let stuck = |c: &Connection| c.id == holder && now.saturating_duration_since(c.last_active) > STALL_MAX;
+            let stuck = |c: &Connection| {
+                c.id == holder && now.saturating_duration_since(c.last_active) > self.settings.stall_max
+            };
             self.doom("holds the room others wait for, and sends nothing", stuck);
         }
         let tries = self.budget.room() / ROOM_PER_TRY + 1;
@@ -266,12 +271,41 @@ impl Hub {
         }
     }
 
-    /// Closes, by way of a worker, the resting connections that `which` picks.
-    fn doom(&self, reason: &'static str, which: impl Fn(&Connection) -> bool) {
-        for mut connection in self.places.take_all(false, which) {
+    /// Has a connection whose next reply may be large wait until peers have taken enough of those that are made.
+    pub(super) fn hold_back(self: &Arc<Self>, connection: &mut Connection) {
+        connection.held_back = true;
+        if !self.holds_back.swap(true, Ordering::SeqCst) {
+            self.release_later();
+        }
+    }
+
+    fn release_later(self: &Arc<Self>) {
+        let hub = self.clone();
+        self.pool.call_at(self.clock.now().mono + ROOM_RETRY, Box::new(move || hub.release()));
+    }
+
+    /// Has all that are held back try again when replies may be made, those first that wait longest. Each sees for itself
+    /// whether they still may.
+    fn release(self: &Arc<Self>) {
+        if self.budget.is_clogged() {
+            return self.release_later();
+        }
+        // Before the connections are looked at: who is held back after that sees to a release itself.
+        self.holds_back.store(false, Ordering::SeqCst);
+        let mut held_back = self.places.take_all(true, |c| c.held_back);
+        held_back.sort_by_key(|c| c.last_active);
+        held_back.into_iter().for_each(|c| self.submit(c));
+    }
+
+    /// Closes, by way of a worker, the resting connections that `which` picks. Gives whether there were any.
+    fn doom(&self, reason: &'static str, which: impl Fn(&Connection) -> bool) -> bool {
+        let doomed = self.places.take_all(false, which);
+        let any = !doomed.is_empty();
+        for mut connection in doomed {
             connection.doomed = Some(reason);
             self.pool.submit(connection);
         }
+        any
     }
 
     /// Closes what has been idle too long, now and again and again. A request in flight keeps its connection; an answer
@@ -281,19 +315,24 @@ impl Hub {
             return;
         }
         let now = self.clock.now().mono;
-        let idle_max = self.settings.connections_max_idle;
+        let (idle_max, stall_max) = (self.settings.connections_max_idle, self.settings.stall_max);
         let quiet = |c: &Connection, limit: Duration| now.saturating_duration_since(c.last_active) >= limit;
         let is_idle = |c: &Connection| match c.phase {
             Phase::Open | Phase::PeerDone => quiet(c, idle_max),
-            Phase::Closing => quiet(c, idle_max.min(STALL_MAX)),
+            Phase::Closing => quiet(c, idle_max.min(stall_max)),
             Phase::Lingering(_) => false,
         };
         self.doom("idle", |c| c.in_flight.is_empty() && is_idle(c));
         if self.budget.is_clogged() {
-            self.doom("takes no replies", |c| c.output.unsent() > 0 && quiet(c, STALL_MAX));
+            let is_slow = |c: &Connection, least| c.output.unsent() >= least && c.pace.is_slower_than(stall_max, now);
+            let reason = "takes its replies too slowly, and others wait";
+            // Whoever holds little is closed only if nobody else is to blame.
+            if !self.doom(reason, |c| is_slow(c, UNSENT_BYTES_MAX)) {
+                self.doom(reason, |c| is_slow(c, 1));
+            }
         }
         let hub = self.clone();
-        let period = (idle_max / 8).clamp(Duration::from_millis(20), Duration::from_secs(5));
+        let period = (idle_max / 8).min(stall_max / 2).clamp(Duration::from_millis(20), Duration::from_secs(5));
         self.pool.call_at(now + period, Box::new(move || hub.sweep()));
     }
 }
