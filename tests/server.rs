@@ -6,8 +6,8 @@ mod toy;
 use hanzo_kafka::server::Settings;
 use hanzo_kafka::tasks::Tasks;
 use std::io::{Read, Write};
-use std::net::Shutdown;
-use std::sync::atomic::Ordering;
+use std::net::{Shutdown, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 use toy::{Client, Gateway, Op, frame, median, resident_bytes, settings, wait_until};
@@ -453,6 +453,32 @@ fn the_budget_holds_and_every_frame_gets_through() {
                 assert_eq!(client.reply().1.len(), FRAME);
             });
         }
+    });
+}
+
+#[test]
+fn partial_frames_that_hardly_grow_make_room_for_others() {
+    const BUDGET: usize = 4 << 20;
+    let stall_max = Duration::from_secs(1);
+    let gateway = Gateway::with(Settings { request_bytes_held_max: BUDGET, stall_max, ..settings() }, 6);
+    let hoard = frame(Op::HeavyEcho, 1, 0, &vec![7; 3 << 20]);
+    let (begin, rest) = hoard.split_at(2 << 20);
+    let hoarders: Vec<Client> = (0..3).map(|_| gateway.client()).collect();
+    hoarders.iter().for_each(|hoarder| (&hoarder.stream).write_all(begin).unwrap());
+    wait_until("the budget is used up", || gateway.server.request_bytes_held() > BUDGET);
+    let served = AtomicBool::new(false);
+    let drip = |mut stream: &TcpStream| {
+        let mut goes_on = |byte: &u8| !served.load(Ordering::SeqCst) && stream.write_all(&[*byte]).is_ok() && pause();
+        rest.iter().take(1_500).take_while(|byte| goes_on(byte)).count()
+    };
+    thread::scope(|scope| {
+        for hoarder in &hoarders {
+            scope.spawn(|| drip(&hoarder.stream));
+        }
+        let mut honest = gateway.client();
+        honest.send_bytes(&frame(Op::HeavyEcho, 3, 0, &vec![7; 1 << 20]));
+        honest.expect_ids([3]);
+        served.store(true, Ordering::SeqCst);
     });
 }
 

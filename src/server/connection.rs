@@ -1,7 +1,7 @@
 //! One client's connection: its socket, its buffers, and the requests that are under way.
 
 use super::budget::Held;
-use super::buffers::{Input, Output};
+use super::buffers::{Front, Input, Output};
 use super::hub::Hub;
 use super::in_flight::{InFlight, Settled};
 use super::pace::Pace;
@@ -194,6 +194,15 @@ impl Connection {
             self.hub.clone().hold_back(self);
         }
         self.held_back
+    }
+
+    /// Whether it is for its peer to free the room that it takes: to send the rest of a frame, or to take the replies before
+    /// one. Our doing it is not if a read waits for room, or a frame for what the store must do first; a fetch in front has a
+    /// wait that the peer has chosen.
+    pub(super) fn hoards(&self) -> bool {
+        let waits_for_us = self.starved || self.held_back;
+        let has_begun = self.input.len() > 0 && charge(self.input.capacity()) > 0;
+        has_begun && !waits_for_us && (self.input.front() == Front::Partial || self.in_flight.is_all(Kind::Fetch))
     }
 
     /// Asks the budget for a read of `size` bytes.

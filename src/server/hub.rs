@@ -248,15 +248,13 @@ impl Hub {
         self.pool.call_at(self.clock.now().mono + ROOM_RETRY, Box::new(move || hub.retry_starved()));
     }
 
-    /// Has as many starved connections try again as may find room, one in any case: it may get the overdraft. Whoever has
-    /// that and makes no progress is closed, because the others wait for it.
+    /// Has as many starved connections try again as may find room, one in any case: it may get the overdraft. Whoever holds
+    /// room, the overdraft or not, and goes on too slowly is closed, because the others wait for it.
     fn retry_starved(self: &Arc<Self>) {
-        let now = self.clock.now().mono;
-        if let Some(holder) = self.budget.overdrawn_by() {
-            let stuck = |c: &Connection| {
-                c.id == holder && now.saturating_duration_since(c.last_active) > self.settings.stall_max
-            };
-            self.doom("holds the room others wait for, and sends nothing", stuck);
+        if self.budget.room() < ROOM_PER_TRY {
+            let (now, stall_max) = (self.clock.now().mono, self.settings.stall_max);
+            let stuck = |c: &Connection| c.pace.is_slower_than(stall_max, now) && c.hoards();
+            self.doom("sends too slowly, and others wait for the room", stuck);
         }
         let tries = self.budget.room() / ROOM_PER_TRY + 1;
         let mut starved = self.starved.lock().expect("no holder panics");

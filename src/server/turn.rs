@@ -128,7 +128,10 @@ impl Turn<'_> {
             return Some(Next::PassOn);
         }
         if std::mem::take(&mut self.connection.woken) {
-            self.connection.starved = false;
+            if std::mem::take(&mut self.connection.starved) {
+                // It was not read meanwhile, so its pace was not its own.
+                self.connection.pace.restart(self.connection.held_for_peer(), self.hub.clock.now().mono);
+            }
             self.ask_parked();
         }
         None
