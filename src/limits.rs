@@ -79,6 +79,9 @@ pub const GIVE_WAY_MAX: Duration = Duration::from_millis(200);
 /// again, must not fill the stream.
 pub const PROOF_EVERY: Duration = Duration::from_secs(1);
 
+/// The same where a batch waits for it, and others behind that: a producer with gaps must not keep them for long.
+pub const GAP_PROOF_EVERY: Duration = Duration::from_millis(100);
+
 /// A cluster whose leader was just elected may say of streams that they are not there. What is removed along with a topic is
 /// removed this long after it was missed, if it is missing still.
 pub const CLUSTER_KNOWS_AFTER: Duration = Duration::from_secs(30);

@@ -20,7 +20,6 @@ use crate::records::batch::{BatchHeader, set_append_time, stamp};
 use crate::store::{From, Pick, PubAck, Sequence, StoreError, StoreResult};
 use bytes::Bytes;
 use slog::{debug, warn};
-use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -35,93 +34,6 @@ pub struct Append {
     /// If it is not stamped by then, it leaves the queue.
     pub deadline: Instant,
     pub promise: Promise<Result<Appended, LogError>>,
-}
-
-/// Batches waiting for their group.
-#[derive(Default)]
-pub(super) struct Queue {
-    waiting: VecDeque<Append>,
-    bytes: usize,
-    /// How many at the front were there when the end was last made sure of because of a gap.
-    pub(super) looked: usize,
-    /// The same for the look under way.
-    pub(super) looking: Option<usize>,
-}
-
-impl Queue {
-    pub fn take_all(&mut self) -> Vec<Append> {
-        self.bytes = 0;
-        self.left(usize::MAX);
-        self.waiting.drain(..).collect()
-    }
-
-    fn push(&mut self, append: Append) {
-        self.bytes += append.batch.len();
-        self.waiting.push_back(append);
-    }
-
-    fn pop(&mut self) -> Option<Append> {
-        let append = self.waiting.pop_front()?;
-        self.bytes -= append.batch.len();
-        self.left(1);
-        Some(append)
-    }
-
-    fn left(&mut self, count: usize) {
-        self.looked = self.looked.saturating_sub(count);
-        self.looking = self.looking.map(|looking| looking.saturating_sub(count));
-    }
-
-    /// Puts a group back to the front, in its order.
-    fn put_back(&mut self, group: Vec<Append>) {
-        self.left(usize::MAX);
-        for append in group.into_iter().rev() {
-            self.bytes += append.batch.len();
-            self.waiting.push_front(append);
-        }
-    }
-
-    /// How many offsets the next batch takes.
-    pub fn next_offsets(&self) -> i64 {
-        self.waiting.front().map_or(0, |append| i64::from(append.header.last_offset_delta) + 1)
-    }
-
-    /// Takes what is overdue, and what the same producers queued behind it: a producer that the log does not know yet may
-    /// begin at any sequence, so that its second batch would be stored without its first.
-    fn take_expired(&mut self, now: Instant) -> Vec<Append> {
-        if self.waiting.iter().all(|append| append.deadline > now) {
-            return Vec::new();
-        }
-        let mut failed = HashSet::new();
-        self.take(|append| {
-            let leaves = append.deadline <= now || failed.contains(&append.header.producer_id);
-            if leaves && append.header.has_producer() {
-                failed.insert(append.header.producer_id);
-            }
-            leaves
-        })
-    }
-
-    /// Takes what these producers have queued, for the same reason.
-    fn take_of(&mut self, failed: &[Append]) -> Vec<Append> {
-        let with_producer = failed.iter().filter(|append| append.header.has_producer());
-        let producers: HashSet<i64> = with_producer.map(|append| append.header.producer_id).collect();
-        if producers.is_empty() {
-            return Vec::new();
-        }
-        self.take(|append| producers.contains(&append.header.producer_id))
-    }
-
-    fn take(&mut self, mut leaves: impl FnMut(&Append) -> bool) -> Vec<Append> {
-        let (mut taken, mut waiting) = (Vec::new(), VecDeque::new());
-        for append in self.waiting.drain(..) {
-            if leaves(&append) { taken.push(append) } else { waiting.push_back(append) }
-        }
-        self.waiting = waiting;
-        self.left(taken.len());
-        self.bytes = self.waiting.iter().map(|append| append.batch.len()).sum();
-        taken
-    }
 }
 
 /// A published group whose outcome is not known yet.
@@ -231,10 +143,16 @@ impl PartitionLog {
                 formed.load = !state.queue.waiting.is_empty() && !state.load_asked;
                 state.load_asked |= formed.load;
             }
-            Phase::Idle if state.borrowers == 0 && !state.way.is_given(self.shared.now()) => {
-                self.stamp_group(state, &mut formed);
+            Phase::Idle => {
+                let is_next = std::mem::take(&mut state.queue_is_next);
+                if (is_next || state.borrowers == 0) && !state.way.is_given(self.shared.now()) {
+                    self.stamp_group(state, &mut formed);
+                }
+                if is_next {
+                    self.changed.notify_all();
+                }
             }
-            Phase::Idle | Phase::Busy | Phase::InFlight(_) | Phase::Deciding => {}
+            Phase::Busy | Phase::InFlight(_) | Phase::Deciding => {}
         }
         formed
     }
@@ -321,6 +239,7 @@ impl PartitionLog {
         let message = self.shared.message(&self.place.subject, payload.into(), state.tail.last);
         formed.publish = Some(message.clone());
         let epoch = self.shared.ticks.epoch();
+        state.queue.behind = state.queue.waiting.len();
         let flight = Flight { message, members, from, next, epoch, attempts: 1, may_be_stored: false };
         self.set_phase(state, Phase::InFlight(flight));
     }
@@ -349,6 +268,8 @@ impl PartitionLog {
         state.tail.last = sequence;
         state.tail.next_offset = flight.next;
         state.certain_epoch = Some(flight.epoch);
+        // A guard that was taken is as good as a look.
+        state.queue.looked = state.queue.looked.max(state.queue.behind);
         state.end.messages += 1;
         let payload_bytes = payload.len() as u64;
         state.end.bytes += payload_bytes;

@@ -32,7 +32,8 @@ impl PartitionLog {
             info!(self.shared.logger, "records deleted"; "topic" => &self.topic, "partition" => self.key.1,
                 "before" => offset);
         } else if view.first_base < offset {
-            // An earlier attempt may not have come to removing.
+            // An earlier attempt may not have come to removing. What it told goes with what is removed.
+            self.keep_start(deadline)?;
             self.remove_messages(offset, view.last.next(), deadline)?;
         }
         Ok(self.log_start())
@@ -81,12 +82,22 @@ impl PartitionLog {
     }
 
     /// Removes the messages whose records all lie before `offset`, none of them at or after `below`.
-    fn remove_messages(self: &Arc<Self>, offset: i64, below: Sequence, deadline: Instant) -> Result<(), LogError> {
+    pub(super) fn remove_messages(
+        self: &Arc<Self>,
+        offset: i64,
+        below: Sequence,
+        deadline: Instant,
+    ) -> Result<(), LogError> {
         let first = self.lock().view.first;
         let place = Place { store: &*self.shared.store, stream: &self.place.stream, first, deadline };
         let (low, high) = self.bounds(offset, false);
         let from = locate(&place, offset, (low, high), Trust::WalkBack).map_err(|error| self.lost(error))?;
-        let keep = self.first_holding(offset, from, deadline)?.map_or(below, |sequence| sequence.min(below));
+        let keep = match self.first_holding(offset, from, deadline)? {
+            Some(sequence) => sequence.min(below),
+            // There is such a record: who answered does not know it yet.
+            None if offset < self.lock().view.high_watermark => return Err(LogError::Store(StoreError::NoAnswer)),
+            None => below,
+        };
         let by = deadline.min(self.shared.now() + STORE_CALL_MAX);
         let info = self.shared.store.stream_info(&self.place.stream, by).map_err(|error| self.lost(error))?;
         let same = self.with_tail(deadline, |loan| Ok(loan.tail.created == info.created))?;

@@ -1,6 +1,6 @@
 //! Learning from the store: the tail is taken out for that long, loaded if it is not known, and caught up.
 
-use crate::limits::{CEILING_STEP_OFFSETS, LOAD_MAX, STORE_CALL_MAX};
+use crate::limits::{CEILING_STEP_OFFSETS, LOAD_MAX, PROOF_EVERY, STORE_CALL_MAX};
 use crate::log::append::refuse_all;
 use crate::log::end::{self, EndEntry, NewestTime};
 use crate::log::index::Boundary;
@@ -102,7 +102,7 @@ impl PartitionLog {
                 break Ok(None);
             }
             let cold = matches!(state.phase, Phase::Cold);
-            if cold || matches!(state.phase, Phase::Idle) {
+            if cold || (matches!(state.phase, Phase::Idle) && !state.queue_is_next) {
                 self.set_phase(&mut state, Phase::Busy);
                 break Ok(Some(Loan {
                     log: self.clone(),
@@ -164,6 +164,8 @@ impl Drop for Loan {
                     state.hinted = state.hinted.min(state.tail.last);
                 }
             }
+            // What is queued gave way to this loan, but not to all that may follow.
+            state.queue_is_next = state.borrowers > 0 && state.has_waiting();
             self.log.set_phase(&mut state, Phase::Idle);
         }
         let grown = state.view.high_watermark > self.watermark;
@@ -206,15 +208,17 @@ impl Loan {
     /// Reads from the tail to the end that `info` tells of, and to `known` if that is further on and there.
     fn learn_up_to(&mut self, info: &StreamInfo, known: Sequence, deadline: Instant) -> Result<End, LogError> {
         let log = self.log.clone();
-        if info.created != self.tail.created {
+        // The only server of a stream does not end it before what it has acknowledged, unless it has lost that.
+        let has_lost = log.place.replicas <= 1 && info.state.last < self.tail.last;
+        if info.created != self.tail.created || has_lost {
             log.shared.cache.forget(log.key);
             return Err(self.forget());
         }
-        if info.state.last <= self.tail.last {
+        let (began, upto) = (self.tail.last, info.state.last.max(known));
+        if upto <= began {
             self.caught_up = true;
             return Ok(End::Exact);
         }
-        let (began, upto) = (self.tail.last, info.state.last.max(known));
         let at = Boundary { offset: self.tail.next_offset, sequence: began.next() };
         let mut scan = Scan::new(&*log.shared.store, &log.place.stream, at).with_start_of(log.key.0);
         let mut gap = false;
@@ -266,7 +270,7 @@ impl Loan {
         }
         let learned = self.tail.last;
         self.tail.last = learned.max(info.state.last);
-        let proof = self.prove_end(deadline).map(|()| self.tail.last);
+        let proof = self.prove_end(PROOF_EVERY, deadline).map(|()| self.tail.last);
         self.tail.last = learned;
         let (proof, info) = (proof?, self.info(deadline)?);
         match self.learn_up_to(&info, proof, deadline)? {
@@ -319,16 +323,19 @@ impl Loan {
         let by = || deadline.min(log.shared.now() + STORE_CALL_MAX);
         let entry = end::read(self.store(), log.shared.replicas, &end_key, by())?;
         let known = entry.clone().unwrap_or_default();
-        let anchored = entry.is_some() && known.sequence <= info.state.last;
+        let before_first = Sequence(info.state.first.0.saturating_sub(1));
+        // An entry beyond the end is right about the offset all the same: what counts again begins there.
+        let anchor = if entry.is_some() { known.sequence.min(info.state.last) } else { before_first };
         self.tail = Tail {
-            last: if anchored { known.sequence } else { Sequence(info.state.first.0.saturating_sub(1)) },
-            next_offset: if anchored { known.next_offset } else { known.log_start },
+            last: anchor,
+            next_offset: known.next_offset,
             producers: known.producers.clone(),
             newest_time: known.newest_time,
             created: info.created.clone(),
         };
         log.lock().index.clear();
-        let anchor = self.tail.last;
+        // Where there is an entry after all, nothing that was made of its absence is worth anything.
+        let as_read = |stored: Option<&EndEntry>| stored.is_none() || entry.is_some();
         let learned = self.learn_up_to(&info, known.sequence, deadline).and_then(|end| match end {
             End::Lost if entry.is_some() => self.learn_for_sure(&info, deadline),
             end => Ok(end),
@@ -336,18 +343,18 @@ impl Loan {
         let end = match learned {
             Ok(end) => end,
             Err(error) => {
-                if self.tail.last > anchor && anchored && self.tail.created == info.created {
+                if self.tail.last > anchor && self.tail.created == info.created {
                     // The next load begins where this one came to.
                     let reached = self.tail.end_entry(known.ceiling, known.log_start);
                     let by = deadline.max(log.shared.now() + INCARNATION_CHECK_MAX);
-                    let _ = end::write(self.store(), &end_key, &reached, by);
+                    let _ = end::write_onto(self.store(), &end_key, as_read, &reached, by);
                 }
                 return Err(error);
             }
         };
         self.tail.last = self.tail.last.max(info.state.last);
-        // Who said that the stream ends before the anchor may not have known better: what was read since decides.
-        let short = self.tail.last < known.sequence || self.tail.next_offset < known.next_offset;
+        // Who said that the stream ends before the entry may not have known better: what was read since decides.
+        let short = self.tail.last < known.sequence;
         // Without an entry nothing was ever given.
         if entry.is_some() && (end == End::Lost || short) {
             self.jump(&info, &known, deadline)?;
@@ -359,8 +366,6 @@ impl Loan {
             reached.ceiling = self.tail.next_offset + CEILING_STEP_OFFSETS;
         }
         if reached != known {
-            // Where there is an entry after all, nothing that was made of its absence is worth anything.
-            let as_read = |stored: Option<&EndEntry>| stored.is_none() || entry.is_some();
             reached.ceiling = match end::write_onto(self.store(), &end_key, as_read, &reached, by()) {
                 // What a full store holds can be read. Appends wait below the ceiling that stands.
                 Err(StoreError::NoSpace(_)) => known.ceiling,

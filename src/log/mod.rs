@@ -11,6 +11,7 @@ mod mark;
 mod partition;
 mod producers;
 mod proof;
+mod queue;
 mod read;
 mod scan;
 mod sent_back;
@@ -232,11 +233,12 @@ impl Logs {
         let on_news = move |key, news| {
             let Some(log) = heard.upgrade().and_then(|logs| logs.get(key)) else { return };
             match news {
-                News::Stored { sequence, log_start } => {
-                    log.hint(sequence);
-                    if let Some(log_start) = log_start {
-                        log.start_moved(log_start);
+                News::Stored { next_offset, sequence, log_start } => {
+                    match log_start {
+                        Some(log_start) => log.start_moved(log_start),
+                        None => log.check_against(next_offset, sequence),
                     }
+                    log.hint(sequence);
                     log.take_way_back();
                 }
                 News::Wanted => log.give_way(),

@@ -2,11 +2,12 @@
 
 use crate::catalog::PartitionPlace;
 use crate::limits::STORE_CALL_MAX;
-use crate::log::append::{Flight, Queue, refuse_all};
+use crate::log::append::{Flight, refuse_all};
 use crate::log::cache::{Chain, PartitionKey};
 use crate::log::end::{EndEntry, NewestTime};
 use crate::log::index::{Boundary, Index};
 use crate::log::producers::{ProducerSeen, Producers};
+use crate::log::queue::Queue;
 use crate::log::scan::Scan;
 use crate::log::sent_back::SentBack;
 use crate::log::way::Way;
@@ -38,6 +39,8 @@ pub(super) struct State {
     pub phase_since: Instant,
     /// How many wait for the tail: the next group lets them go first.
     pub borrowers: usize,
+    /// Who waits for the tail lets the queue go first, which has waited through a loan.
+    pub queue_is_next: bool,
     /// A load was asked for on behalf of the queue.
     pub load_asked: bool,
     /// The committed end. Of no meaning while the phase is Cold, or Busy (then its holder has it).
@@ -148,6 +151,7 @@ impl PartitionLog {
             phase: Phase::Cold,
             phase_since: Instant::now(),
             borrowers: 0,
+            queue_is_next: false,
             load_asked: false,
             tail: Tail::default(),
             view: View::default(),
@@ -282,6 +286,17 @@ impl PartitionLog {
             state.hinted = last;
         }
         self.notify();
+    }
+
+    /// Another gateway's append ended here. Offsets grow along a stream: if this one does not fit, the store has lost what is
+    /// taken for its end here, and what came instead must be learned anew.
+    pub(super) fn check_against(&self, next_offset: i64, sequence: Sequence) {
+        let mut state = self.lock();
+        let contradicts = sequence <= state.tail.last && next_offset > state.tail.next_offset;
+        if contradicts && matches!(state.phase, Phase::Idle) {
+            self.shared.cache.forget(self.key);
+            self.set_phase(&mut state, Phase::Cold);
+        }
     }
 
     /// Lets go: the topic was deleted or is another one now. Who waits is answered.

@@ -6,14 +6,14 @@
 //! for lost have no guard. Before any of these a message of ours, which is no batch, is stored right at the tail: if the
 //! server takes it there, nothing came before it.
 
-use crate::limits::{LOAD_MAX, PROOF_EVERY, STORE_CALL_MAX, UNDECIDED_PAUSE_MIN};
+use crate::limits::{GAP_PROOF_EVERY, LOAD_MAX, PROOF_EVERY, STORE_CALL_MAX, UNDECIDED_PAUSE_MIN};
 use crate::log::LogError;
 use crate::log::load::Loan;
 use crate::log::partition::{PartitionLog, View};
 use crate::store::{StoreError, publish};
 use bytes::Bytes;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// What a person finds who looks into the stream.
 const PROOF: &[u8] = b"the end of the log";
@@ -26,7 +26,7 @@ impl PartitionLog {
             loan.catch_up(deadline)?;
             let refused = loan.log.lock().refuses_first(&loan.tail);
             if refused {
-                loan.prove_end(deadline)?;
+                loan.prove_end(GAP_PROOF_EVERY, deadline)?;
             }
             Ok(refused)
         });
@@ -51,7 +51,7 @@ impl PartitionLog {
         let look = || {
             self.with_tail(deadline, |loan| {
                 loan.catch_up(deadline)?;
-                if loan.tail.next_offset < offset { loan.prove_end(deadline) } else { Ok(()) }
+                if loan.tail.next_offset < offset { loan.prove_end(PROOF_EVERY, deadline) } else { Ok(()) }
             })
         };
         match look() {
@@ -64,8 +64,9 @@ impl PartitionLog {
 }
 
 impl Loan {
-    /// Makes sure that the tail is the stream's end. A stream with one replica ends where its server says.
-    pub fn prove_end(&mut self, deadline: Instant) -> Result<(), LogError> {
+    /// Makes sure that the tail is the stream's end, if that was not done less than `apart` ago. A stream with one replica ends
+    /// where its server says.
+    pub fn prove_end(&mut self, apart: Duration, deadline: Instant) -> Result<(), LogError> {
         let log = self.log.clone();
         if log.place.replicas <= 1 {
             return Ok(());
@@ -73,7 +74,7 @@ impl Loan {
         let now = log.shared.now();
         {
             let mut state = log.lock();
-            if state.proved.is_some_and(|at| now.saturating_duration_since(at) < PROOF_EVERY) {
+            if state.proved.is_some_and(|at| now.saturating_duration_since(at) < apart) {
                 return Err(LogError::Store(StoreError::Busy));
             }
             state.proved = Some(now);

@@ -46,8 +46,8 @@ struct Heard {
 /// What a tick tells of a partition.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum News {
-    /// A message, and where the log begins now if it says that.
-    Stored { sequence: Sequence, log_start: Option<i64> },
+    /// A message, the offset after it, and where the log begins now if it says that: then the offset may lie further on.
+    Stored { next_offset: i64, sequence: Sequence, log_start: Option<i64> },
     /// Somebody's appends come too late again and again.
     Wanted,
 }
@@ -231,8 +231,8 @@ fn parse(payload: &[u8]) -> Option<(u64, Option<(PartitionKey, News)>)> {
     if word == WANTED {
         return Some((number, Some((key, News::Wanted))));
     }
-    let _next_offset: i64 = word.parse().ok()?;
+    let next_offset = word.parse().ok()?;
     let sequence = Sequence(words.next()?.parse().ok()?);
     let log_start = words.next().and_then(|word| word.parse().ok());
-    Some((number, Some((key, News::Stored { sequence, log_start }))))
+    Some((number, Some((key, News::Stored { next_offset, sequence, log_start }))))
 }

@@ -72,7 +72,19 @@ impl PartitionLog {
             }
             Ok(None)
         })?;
+        self.remember_newest(view, known, newest);
         Ok(newest)
+    }
+
+    /// The batch that was known is gone: without what was found instead, each question would read all there is.
+    fn remember_newest(&self, view: View, known: Option<NewestTime>, found: Option<OffsetAndTimestamp>) {
+        let mut state = self.lock();
+        let held = matches!(state.phase, Phase::Cold | Phase::Busy);
+        // Nothing was appended meanwhile whose time might not have been noted.
+        if !held && state.tail.next_offset == view.high_watermark && state.tail.newest_time == known {
+            state.tail.newest_time =
+                found.map(|found| NewestTime { timestamp: found.timestamp, base_offset: found.offset });
+        }
     }
 
     /// The batch that held the greatest time when the tail was last known; usually without waiting for who holds it.

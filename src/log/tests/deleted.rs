@@ -135,6 +135,18 @@ fn an_attempt_without_an_answer_may_be_repeated() {
 }
 
 #[test]
+fn a_deletion_of_all_records_that_is_repeated_skips_no_offsets() {
+    let world = World::new();
+    let gateway = world.gateway();
+    gateway.fill(3, 10);
+    gateway.sleep(Duration::from_secs(5));
+    world.store.fail_next("$KV.>", PublishFault::Lost);
+    assert_eq!(gateway.delete(None), Err(LogError::Store(StoreError::NoAnswer)));
+    assert_eq!(gateway.delete(None), Ok(30));
+    assert_eq!(world.gateway().append(batch(1)), Ok(30));
+}
+
+#[test]
 fn foreign_marks_do_no_harm() {
     let world = World::new();
     let a = world.gateway();

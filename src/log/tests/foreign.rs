@@ -169,3 +169,56 @@ fn store_loss_never_repeats_offsets() {
     assert_eq!(fresh.append(batch(1)), Ok(end));
     assert_eq!(fresh.consume(0, 10)[..10], (0..10).map(|i| (i, i + 1)).collect::<Vec<_>>()[..]);
 }
+
+/// Two gateways at the end of a log of 20 records, whose store then lost the newest ten.
+fn after_a_loss() -> (World, Gateway, Gateway) {
+    let world = World::new();
+    let (one, other) = (world.gateway(), world.gateway());
+    (0..20).for_each(|n| assert_eq!(one.append(batch(1)), Ok(n)));
+    one.sleep(Duration::from_secs(5));
+    assert_eq!(other.end(), 20);
+    world.store.lose_newest(STREAM, 10);
+    (world, one, other)
+}
+
+#[test]
+fn a_gateway_that_looks_after_the_store_lost_its_end_learns_what_came_instead() {
+    let (world, one, other) = after_a_loss();
+    world.store.drop_core_messages(true);
+    let first = one.append(batch(1)).expect("stored");
+    assert!(first >= 20, "{first} was given before");
+    // As far as the old end, by sequence.
+    while world.last() < Sequence(19) {
+        one.append(batch(1)).expect("stored");
+    }
+    other.sleep(Duration::from_secs(10));
+    let end = one.end();
+    assert_eq!(other.end(), end);
+    assert_eq!(other.append(batch(1)), Ok(end));
+    assert_eq!(other.consume(first, 1_000), world.gateway().consume(first, 1_000));
+}
+
+#[test]
+fn a_log_that_has_lost_its_end_is_not_read_from_its_beginning() {
+    let (world, ..) = after_a_loss();
+    let before = world.store.counts();
+    assert!(world.gateway().end() >= 20);
+    let counts = world.store.counts();
+    let read = counts.message_ranges - before.message_ranges;
+    assert!(read <= 2, "{read} reads, beyond the end and of the first record");
+}
+
+#[test]
+fn a_gateway_that_hears_what_does_not_fit_its_end_learns_it_anew() {
+    let (world, one, other) = after_a_loss();
+    let first = one.append(batch(1)).expect("stored");
+    while world.last() < Sequence(20) {
+        one.append(batch(1)).expect("stored");
+    }
+    // The stream ends just where it did.
+    let end = one.end();
+    assert_eq!(other.append(batch(1)), Ok(end));
+    let all: Vec<_> = (first..=end).map(|n| (n, n + 1)).collect();
+    assert_eq!(other.consume(first, 1_000), all);
+    assert_eq!(world.gateway().consume(first, 1_000), all);
+}

@@ -199,6 +199,26 @@ fn what_waits_for_a_held_tail_lets_go_soon() {
 }
 
 #[test]
+fn what_is_queued_goes_before_those_who_want_the_tail_next() {
+    let world = World::new();
+    let gateway = world.gateway();
+    append_all(&gateway, 1);
+    let mut pending = None;
+    // Others wait for the tail all the time.
+    gateway
+        .log
+        .with_tail(gateway.deadline(), |_| {
+            pending = Some(gateway.begin(batch(1)));
+            gateway.log.lock().borrowers = 1;
+            Ok(())
+        })
+        .expect("it was idle");
+    let settled = gateway.settle(&pending.expect("begun"));
+    assert_eq!(settled.map(|appended| appended.base_offset), Ok(10));
+    gateway.log.lock().borrowers = 0;
+}
+
+#[test]
 fn a_queue_asks_for_one_load() {
     let world = World::new();
     let gateway = world.gateway();

@@ -168,6 +168,28 @@ fn times_find_the_exact_record() {
 }
 
 #[test]
+fn once_the_newest_record_is_gone_the_next_one_is_looked_for_once() {
+    let world = World::new();
+    let gateway = world.gateway();
+    let stamped = |time: i64| BatchBuilder::new().timestamp(time).value(vec![0; 1_000]).build();
+    gateway.append(stamped(1_700_000_900_000)).expect("stored");
+    for n in 0..5_000 {
+        gateway.append(stamped(1_700_000_000_000 + n % 4_000)).expect("stored");
+    }
+    world.store.stream_purge(STREAM, Some(Sequence(2)), Instant::now()).expect("purged");
+    let newest = || gateway.log.newest(gateway.deadline()).expect("known").map(|found| (found.offset, found.timestamp));
+    let reads = || world.store.counts().message_ranges;
+    let before = reads();
+    assert_eq!(newest(), Some((4_000, 1_700_000_003_999)));
+    let first = reads() - before;
+    assert_eq!(newest(), Some((4_000, 1_700_000_003_999)));
+    let second = reads() - before - first;
+    assert!(second * 2 < first, "{first}, then {second}");
+    gateway.append(stamped(1_700_000_004_000)).expect("stored");
+    assert_eq!(newest(), Some((5_001, 1_700_000_004_000)));
+}
+
+#[test]
 fn old_data_is_found_by_search_and_read_through_ahead() {
     let world = World::new();
     let gateway = world.gateway();

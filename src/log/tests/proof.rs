@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::protocol::error_code::ErrorCode;
+use crate::store::StoreError;
 
 const GAP: Result<i64, LogError> = Err(LogError::Refused(ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER));
 
@@ -48,6 +49,38 @@ fn a_gap_and_an_offset_out_of_range_are_told_once_that_is_sure() {
     assert_eq!(world.messages(), 4, "one message of proof each");
     assert_eq!(two.append(idempotent(9, 2, 1)), Ok(2));
     assert_eq!(world.gateway().consume(0, 1_000), [(0, 1), (1, 2), (2, 3)]);
+}
+
+#[test]
+fn a_group_that_was_taken_proves_the_end_to_what_waited_behind_it() {
+    let world = World::replicated(3);
+    let gateway = world.gateway();
+    assert_eq!(gateway.append(idempotent(9, 0, 1)), Ok(0));
+    world.store.hold_acks(true);
+    let first = gateway.begin(batch(1));
+    let second = gateway.begin(batch(1));
+    let gap = gateway.begin(idempotent(9, 5, 1));
+    world.store.hold_acks(false);
+    world.store.release_acks();
+    assert_eq!(gateway.settle(&first).map(|appended| appended.base_offset), Ok(1));
+    assert_eq!(gateway.settle(&second).map(|appended| appended.base_offset), Ok(2));
+    assert_eq!(gateway.settle(&gap).map(|appended| appended.base_offset), GAP);
+    assert_eq!(world.messages(), 3, "no proof of its own");
+}
+
+#[test]
+fn records_that_a_server_does_not_know_yet_are_not_deleted() {
+    let world = World::replicated(3);
+    let gateway = world.gateway();
+    assert_eq!((gateway.append(batch(3)), gateway.append(batch(2))), (Ok(0), Ok(3)));
+    world.store.set_leader_lag(1);
+    world.store.set_direct_lag(1);
+    let below = world.store.stream_info(STREAM, Instant::now()).expect("there").state.last.next().next();
+    let told = gateway.log.remove_messages(4, below, gateway.deadline());
+    assert_eq!(told, Err(LogError::Store(StoreError::NoAnswer)));
+    world.store.set_leader_lag(0);
+    world.store.set_direct_lag(0);
+    assert_eq!(world.gateway().consume(3, 1_000), vec![(3, 5)]);
 }
 
 #[test]

@@ -143,6 +143,11 @@ impl MemoryStore {
         self.lock().streams.get_mut(stream).map_or(0, |stream| stream.drop_proposed())
     }
 
+    /// A crash of the machine: the newest messages of a stream are lost, and their sequences are given again.
+    pub fn lose_newest(&self, stream: &str, messages: usize) {
+        self.lock().streams.get_mut(stream).expect("the stream is there").lose_newest(messages);
+    }
+
     /// Direct reads miss the newest `messages` of every stream; leader reads do not.
     pub fn set_direct_lag(&self, messages: usize) {
         self.lock().faults.direct_lag = messages;

@@ -248,6 +248,13 @@ impl Stream {
         if self.remove(at.0) { Ok(()) } else { Err(StoreError::NoMessage) }
     }
 
+    pub fn lose_newest(&mut self, messages: usize) {
+        for _ in 0..messages {
+            self.remove(self.last);
+            self.last -= 1;
+        }
+    }
+
     /// The newest `lag` messages are not seen.
     pub fn get(&self, pick: &Pick, lag: usize) -> StoreResult<Message> {
         let end = self.seen_end(lag);

@@ -9,9 +9,6 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// A copy of this message is being stored: told to a publish with a message id.
-pub const DUPLICATE_IN_PROCESS: u32 = 10158;
-
 /// Pages of a list that are asked for; far more than a cluster can hold, so that a list that never ends does end.
 const PAGES_MAX: u64 = 10_000;
 

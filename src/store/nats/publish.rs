@@ -3,18 +3,18 @@
 use super::link::Request;
 use super::pending::Outcome;
 use super::requester::Requester;
-use super::{api, header, json_of};
+use super::{header, json_of};
 use crate::store::{PubAck, Publish, PublishDone, Sequence, StoreError, StoreResult};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
-
-/// How soon a publish is sent again that met its own earlier copy in process.
-const IN_PROCESS_DELAY: Duration = Duration::from_millis(50);
+use std::time::Instant;
 
 /// Sends and returns at once; `done` never runs on this thread.
 pub fn begin(requester: &Arc<Requester>, message: Publish, deadline: Instant, done: PublishDone) {
     match request_of(message) {
-        Ok(request) => send(requester.clone(), Arc::new(request), deadline, done),
+        Ok(request) => {
+            let finish = move |outcome: Outcome| done(acknowledged(outcome));
+            requester.begin(Arc::new(request), deadline, Box::new(finish));
+        }
         Err(error) => requester.later(Instant::now(), Box::new(move || done(Err(error)))),
     }
 }
@@ -30,23 +30,6 @@ fn request_of(message: Publish) -> StoreResult<Request> {
     }
     header::check_headers(&headers)?;
     Ok(Request { subject, headers, payload })
-}
-
-fn send(requester: Arc<Requester>, request: Arc<Request>, deadline: Instant, done: PublishDone) {
-    let again = requester.clone();
-    let copy = request.clone();
-    let finish = move |outcome: Outcome| match acknowledged(outcome) {
-        Err(StoreError::Refused { code: api::DUPLICATE_IN_PROCESS, .. }) => {
-            let at = Instant::now() + IN_PROCESS_DELAY;
-            if at >= deadline {
-                return done(Err(StoreError::NoAnswer));
-            }
-            let later = again.clone();
-            later.later(at, Box::new(move || send(again, copy, deadline, done)));
-        }
-        outcome => done(outcome),
-    };
-    requester.begin(request, deadline, Box::new(finish));
 }
 
 fn acknowledged(outcome: Outcome) -> StoreResult<PubAck> {
