@@ -212,6 +212,25 @@ fn while_replies_clog_the_server_a_peer_that_has_not_taken_its_own_gets_no_more(
     slow.expect_ids((0..sent + 10).map(|_| 1));
 }
 
+#[test]
+fn when_there_is_room_again_a_crowd_that_never_took_a_reply_comes_last() {
+    const REPLY_BYTES: u32 = 16 << 20;
+    let gateway = Gateway::with(Settings { reply_bytes_held_max: 1 << 20, ..settings() }, 6);
+    let mut known = gateway.client();
+    known.ping(Op::HeavyEcho);
+    let mut deaf = gateway.client();
+    deaf.send(Op::Large, 1, REPLY_BYTES);
+    wait_until("the server is clogged", || gateway.server.reply_bytes_held() > 1 << 20);
+    let mut crowd: Vec<Client> = (0..20).map(|_| gateway.client()).collect();
+    crowd.iter_mut().for_each(|client| client.send(Op::Large, 2, REPLY_BYTES));
+    for _ in 0..20 {
+        gateway.client().ping(Op::HeavyEcho);
+    }
+    known.send(Op::Large, 3, 10);
+    deaf.reply();
+    known.expect_ids([3]);
+}
+
 /// Takes little of a reply, again and again, for so many times or until the server ends it; gives how often it could.
 fn sip(client: &mut Client, times: usize) -> usize {
     let took = |client: &mut Client| client.stream.read(&mut [0; 16 * 1024]).is_ok_and(|count| count > 0);

@@ -15,6 +15,7 @@ use crate::metrics::Metrics;
 use crate::wake::{WaiterId, Wakeups};
 use polling::{Event, Poller};
 use slog::{Logger, debug, error, warn};
+use std::cmp::Reverse;
 use std::collections::VecDeque;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -282,8 +283,8 @@ impl Hub {
         self.pool.call_at(self.clock.now().mono + ROOM_RETRY, Box::new(move || hub.release()));
     }
 
-    /// Has all that are held back try again when replies may be made, those first that wait longest. Each sees for itself
-    /// whether they still may.
+    /// Has all that are held back try again when replies may be made, those first whose peers have taken most so far: a crowd
+    /// that is new and takes nothing must not come before them, round after round. Each sees for itself whether they still may.
     fn release(self: &Arc<Self>) {
         if self.budget.is_clogged() {
             return self.release_later();
@@ -291,7 +292,7 @@ impl Hub {
         // Before the connections are looked at: who is held back after that sees to a release itself.
         self.holds_back.store(false, Ordering::SeqCst);
         let mut held_back = self.places.take_all(true, |c| c.held_back);
-        held_back.sort_by_key(|c| c.last_active);
+        held_back.sort_by_key(|c| (Reverse(c.output.sent()), c.last_active));
         held_back.into_iter().for_each(|c| self.submit(c));
     }
 
