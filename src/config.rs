@@ -17,7 +17,7 @@ use values::{host_port, is_wildcard, limit_bytes, limit_duration, nats_url, on_o
 pub struct Config {
     /// NATS server URLs, tried in order.
     pub pubsub_urls: Vec<String>,
-    /// Where the Kafka port is bound; a name stands for all of its addresses.
+    /// Where the Kafka port is bound; a name stands for all of its addresses. An IPv6 address has no brackets, here and below.
     pub host: String,
     pub port: u16,
     pub admin_host: String,
@@ -190,7 +190,8 @@ impl Config {
         if !embedded && (args.data_dir.is_some() || args.nats_server.is_some()) {
             return Err("--data-dir and --nats-server are for --embedded only: add it, or leave them away".to_owned());
         }
-        if args.admin_port == args.port && same_place(&args.admin_host, &args.host) {
+        let (host, admin_host) = (bare(&args.host), bare(&args.admin_host));
+        if args.admin_port == args.port && same_place(&admin_host, &host) {
             return Err(format!("--admin-port {0}: --port is {0} too, choose another", args.port));
         }
         expect(matches!(args.replicas, 1 | 3 | 5), "--replicas", args.replicas, "JetStream has 1, 3 or 5")?;
@@ -211,9 +212,9 @@ impl Config {
                 Some(urls) => nats_urls(&urls)?,
                 None => defaults.pubsub_urls,
             },
-            host: args.host,
+            host,
             port: args.port,
-            admin_host: args.admin_host,
+            admin_host,
             admin_port: args.admin_port,
             advertised_host,
             advertised_port,
@@ -388,6 +389,10 @@ mod tests {
         assert_eq!((config.advertised_host.as_str(), config.advertised_port), ("kafka.example.com", 443));
         let config = good("--host :: --advertise [2001:db8::1]");
         assert_eq!((config.advertised_host.as_str(), config.advertised_port), ("2001:db8::1", 9092));
+        let config = good("--host [::1] --admin-host [::1]");
+        assert_eq!((config.host.as_str(), config.admin_host.as_str()), ("::1", "::1"), "as they are bound");
+        assert_eq!(config.advertised_host, "::1");
+        assert_eq!(good("--host [::] --advertise kafka:9092").host, "::");
         refused("--host 0.0.0.0", &["--host 0.0.0.0", "--advertise"]);
         refused("--host ::", &["--host ::", "--advertise"]);
         refused("--advertise 0.0.0.0:9092", &["--advertise 0.0.0.0:9092"]);

@@ -11,6 +11,7 @@ pub mod gateway;
 pub mod group;
 pub mod handlers;
 pub mod limits;
+pub mod listen;
 pub mod log;
 pub mod logging;
 pub mod metrics;

@@ -8,10 +8,15 @@ pub const FRAME_BYTES_MAX: usize = 100 * 1024 * 1024;
 /// What a decoded message may reserve beyond its own frame's size; see `wire::Reader`.
 pub const DECODE_BUDGET_BYTES_MAX: usize = 16 * 1024 * 1024;
 
+/// What an element of a request's arrays is charged at least. A partition is named by four bytes; its row in the answer takes 40 to
+/// 120 bytes, and about half of that again when it is written. A request that names nothing but partitions may name 270,000.
+pub const ANSWERED_BYTES_MIN: usize = 64;
+
 /// Decompressed size of one record batch: a guard against bombs. Far above what `max.message.bytes` can carry honestly.
 pub const DECOMPRESSED_BYTES_MAX: usize = 256 * 1024 * 1024;
 
-/// Records of a refused batch that are named in the answer, each with a sentence of some hundred bytes; clients fail the others with it.
+/// Records of refused batches that are named in one answer, each with a sentence of some hundred bytes; clients fail the others with
+/// their batch.
 pub const RECORD_ERRORS_MAX: usize = 1_000;
 
 /// How far the stored ceiling is raised above the next offset: one KV write per million offsets.

@@ -2,7 +2,7 @@
 
 use crossbeam_channel::{Receiver, RecvTimeoutError};
 use hanzo_kafka::activity::Dump;
-use hanzo_kafka::admin::{Admin, AdminError};
+use hanzo_kafka::admin::Admin;
 use hanzo_kafka::clock::{Clock, SystemClock};
 use hanzo_kafka::config::Config;
 use hanzo_kafka::gateway::{self, Basis};
@@ -20,6 +20,7 @@ use signal_hook::consts::{SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
 use slog::{Logger, debug, error, info, warn};
 use std::error::Error;
+use std::net::TcpListener;
 use std::process::ExitCode;
 use std::sync::{Arc, OnceLock};
 use std::thread;
@@ -85,13 +86,17 @@ fn run(mut config: Config, logger: &Logger) -> Result<(), Box<dyn Error>> {
         logger: logger.clone(),
     };
     let services = Services { store, store_address, gateway: gateway::build(basis), embedded };
+    // Before others hear of us: where a port is taken, somebody else may be the broker at our address.
+    let settings = Settings::from(&*config);
+    let kafka_listeners = Server::bind(&settings)?;
+    let admin_listeners = Admin::bind(&config.admin_host, config.admin_port)?;
     gateway::keep_lease(&services.gateway)?;
     let lease = services.gateway.services().cluster.lease().clone();
     if services.store.info().connected {
         // Clients of a gateway that was just restarted should find their broker again at once.
         wait_until(Instant::now() + READY_PATIENCE, || lease.may_serve());
     }
-    let admin = start_admin(&config, &services, what_goes_on.clone())?;
+    let admin = start_admin(admin_listeners, &services, what_goes_on.clone())?;
     let parts = Parts {
         pool: pool.clone(),
         dispatch: services.gateway.clone(),
@@ -100,7 +105,7 @@ fn run(mut config: Config, logger: &Logger) -> Result<(), Box<dyn Error>> {
         metrics,
         logger: logger.clone(),
     };
-    let server = Arc::new(Server::start(Settings::from(&*config), parts)?);
+    let server = Arc::new(Server::start(settings, parts, kafka_listeners)?);
     let dumped = server.clone();
     let _ = what_goes_on.set(Box::new(move || dumped.dump()));
     let kafka = format!("{}:{}", config.advertised_host, config.advertised_port);
@@ -209,10 +214,10 @@ fn explain(error: NatsError) -> String {
 }
 
 /// The admin endpoints; what goes on is told from the moment there is a server.
-fn start_admin(config: &Config, services: &Services, what_goes_on: WhatGoesOn) -> Result<Admin, AdminError> {
+fn start_admin(listeners: Vec<TcpListener>, services: &Services, what_goes_on: WhatGoesOn) -> std::io::Result<Admin> {
     let answers = services.gateway.services().clone();
     let dump = move || what_goes_on.get().map(|dump| dump());
-    Admin::start(&config.admin_host, config.admin_port, answers, &services.store_address, Box::new(dump))
+    Admin::start(listeners, answers, &services.store_address, Box::new(dump))
 }
 
 /// At most half of the workers wait for the store at once: the others answer what needs no store.

@@ -7,8 +7,10 @@ use std::path::{Path, PathBuf};
 const LINES_MAX: usize = 600;
 
 /// What stands beside all layers and may be imported by each.
-const FOR_ALL: &[&str] =
-    &["activity", "limits", "clock", "config", "logging", "metrics", "tasks", "wake", "promise", "sealed", "wire"];
+const FOR_ALL: &[&str] = &[
+    "activity", "limits", "listen", "clock", "config", "logging", "metrics", "tasks", "wake", "promise", "sealed",
+    "wire",
+];
 
 /// The layers: what each part of `src` imports beside itself and `FOR_ALL`. `main` and `gateway`, which joins the domain to
 /// a store, see everything.
@@ -17,6 +19,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("activity", &[]),
     ("notify", &[]),
     ("limits", &[]),
+    ("listen", &[]),
     ("clock", &[]),
     ("config", &[]),
     ("logging", &[]),

@@ -15,7 +15,7 @@ use polling::{Event, Events, Poller};
 use rouille::{Request, Response};
 use std::collections::HashMap;
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -47,9 +47,8 @@ pub struct Front {
 }
 
 impl Front {
-    /// Listens on all addresses of `host`. Port 0 takes a free one.
-    pub fn start(host: &str, port: u16, site: Arc<dyn Site>) -> io::Result<Front> {
-        let listeners = bind(host, port)?;
+    /// Serves who connects to the listeners, of which there is one at least.
+    pub fn start(listeners: Vec<TcpListener>, site: Arc<dyn Site>) -> io::Result<Front> {
         let address = listeners[0].local_addr()?;
         let poller = Arc::new(Poller::new()?);
         let stopped = Arc::new(AtomicBool::new(false));
@@ -82,29 +81,6 @@ impl Drop for Front {
     fn drop(&mut self) {
         self.stopped.store(true, Ordering::Release);
         let _ = self.poller.notify();
-    }
-}
-
-fn bind(host: &str, port: u16) -> io::Result<Vec<TcpListener>> {
-    let mut listeners: Vec<TcpListener> = Vec::new();
-    let mut unusable = None;
-    for mut address in (host.trim_start_matches('[').trim_end_matches(']'), port).to_socket_addrs()? {
-        if let (0, Some(first)) = (port, listeners.first()) {
-            address.set_port(first.local_addr()?.port());
-        }
-        match TcpListener::bind(address) {
-            Ok(listener) => {
-                listener.set_nonblocking(true)?;
-                listeners.push(listener);
-            }
-            Err(error) if error.kind() == ErrorKind::AddrInUse => return Err(error),
-            // A name may have addresses that this machine lacks, IPv6 for one.
-            Err(error) => unusable = Some(error),
-        }
-    }
-    match (listeners.is_empty(), unusable) {
-        (false, _) => Ok(listeners),
-        (true, error) => Err(error.unwrap_or_else(|| ErrorKind::AddrNotAvailable.into())),
     }
 }
 

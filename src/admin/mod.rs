@@ -17,13 +17,14 @@ mod topics;
 use crate::clock::Now;
 use crate::handlers::Services;
 use crate::limits::ADMIN_STORE_MAX;
+use crate::listen;
 use crate::log::LogError;
 use crate::store::StoreError;
 use front::{Front, Site};
 use rouille::{Request, Response};
 use serde_json::{Value, json};
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -121,14 +122,18 @@ impl From<LogError> for Refusal {
 }
 
 impl Admin {
-    /// Listens and answers. Port 0 takes a free port.
+    /// Takes the port, before anything is answered. Port 0 takes a free one.
+    pub fn bind(host: &str, port: u16) -> Result<Vec<TcpListener>, AdminError> {
+        listen::bind(host, port).map_err(|why| AdminError { host: host.to_owned(), port, why })
+    }
+
+    /// Answers.
     pub fn start(
-        host: &str,
-        port: u16,
+        listeners: Vec<TcpListener>,
         services: Arc<Services>,
         store_address: &str,
         what_goes_on: WhatGoesOn,
-    ) -> Result<Admin, AdminError> {
+    ) -> std::io::Result<Admin> {
         let started = services.clock.now();
         let pages = Arc::new(Pages {
             services,
@@ -138,9 +143,7 @@ impl Admin {
             lag: lag::Lag::default(),
             what_goes_on,
         });
-        let front = Front::start(host, port, pages.clone());
-        let front = front.map_err(|why| AdminError { host: host.to_owned(), port, why })?;
-        Ok(Admin { front, pages })
+        Ok(Admin { front: Front::start(listeners, pages.clone())?, pages })
     }
 
     pub fn address(&self) -> SocketAddr {

@@ -46,8 +46,8 @@ impl Rig {
             logger: crate::logging::discard(),
         });
         let services = gateway.services().clone();
-        let admin =
-            Admin::start("127.0.0.1", 0, services.clone(), "nats://store", Box::new(|| None)).expect("a free port");
+        let listeners = Admin::bind("127.0.0.1", 0).expect("a free port");
+        let admin = Admin::start(listeners, services.clone(), "nats://store", Box::new(|| None)).expect("threads");
         Rig { store, services, admin }
     }
 
@@ -135,9 +135,7 @@ fn probes_tell_the_state_of_the_store_and_of_a_stop() {
 fn a_taken_port_is_named_with_its_flags() {
     let rig = Rig::new();
     let port = rig.admin.address().port();
-    let error = Admin::start("127.0.0.1", port, rig.services.clone(), "", Box::new(|| None))
-        .map(|_| ())
-        .expect_err("the port is taken");
+    let error = Admin::bind("127.0.0.1", port).expect_err("the port is taken");
     assert!(error.to_string().contains(&format!("--admin-host 127.0.0.1 --admin-port {port}")), "{error}");
 }
 

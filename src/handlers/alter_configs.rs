@@ -12,6 +12,7 @@
 //! Version notes: none change the meaning. Loggers are not for this API; see IncrementalAlterConfigs.
 
 use super::errors::alter_topic_error;
+use super::list_config_resources::{BROKER, CLIENT_METRICS, GROUP, TOPIC};
 use super::{Context, Outcome};
 use crate::catalog::{Alteration, names};
 use crate::protocol::error_code::ErrorCode;
@@ -21,11 +22,6 @@ use crate::protocol::messages::alter_configs::{
 use std::collections::HashSet;
 use std::hash::Hash;
 use std::time::Duration;
-
-pub(super) const TOPIC: i8 = 2;
-pub(super) const BROKER: i8 = 4;
-pub(super) const CLIENT_METRICS: i8 = 16;
-pub(super) const GROUP: i8 = 32;
 
 /// How long a change may take, below the clients' request timeout of 30 s: the request brings none of its own.
 const CHANGE_MAX: Duration = Duration::from_secs(20);

@@ -32,9 +32,7 @@ pub fn handle(cx: &Context, request: AlterPartitionReassignmentsRequest) -> Outc
 fn reassign(cx: &Context, topic: &ReassignableTopic, may_resize: bool) -> ReassignableTopicResponse {
     let found = match cx.topic(&topic.name) {
         Ok(Some(found)) => Ok(found),
-        Ok(None) => {
-            Err((ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, format!("Unable to find a topic named {}.", topic.name)))
-        }
+        Ok(None) => Err(unknown("There is no such topic.")),
         Err(error) => Err((for_admin(&error), error.to_string())),
     };
     let row = |partition: &ReassignablePartition| {
@@ -42,10 +40,7 @@ fn reassign(cx: &Context, topic: &ReassignableTopic, may_resize: bool) -> Reassi
         let is_there = |found: &Topic| usize::try_from(index).is_ok_and(|index| index < found.partitions.len());
         let outcome = found.clone().and_then(|found| match is_there(&found) {
             true => check(cx, &found, partition, may_resize),
-            false => Err((
-                ErrorCode::UNKNOWN_TOPIC_OR_PARTITION,
-                format!("Unable to find partition {}:{index}.", topic.name),
-            )),
+            false => Err(unknown("There is no such partition.")),
         });
         let (error_code, error_message) = match outcome {
             Ok(()) => (ErrorCode::NONE, None),
@@ -54,6 +49,11 @@ fn reassign(cx: &Context, topic: &ReassignableTopic, may_resize: bool) -> Reassi
         ReassignablePartitionResponse { partition_index: index, error_code: error_code.code(), error_message }
     };
     ReassignableTopicResponse { name: topic.name.clone(), partitions: topic.partitions.iter().map(row).collect() }
+}
+
+/// The text stands in the row of each partition, which may be as many as a request has bytes for: it must be short.
+fn unknown(text: &str) -> Refusal {
+    (ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, text.to_owned())
 }
 
 fn check(cx: &Context, topic: &Topic, partition: &ReassignablePartition, may_resize: bool) -> Result<(), Refusal> {

@@ -14,6 +14,7 @@
 use super::broker_settings::{BROKER_SETTINGS, BrokerSetting};
 use super::errors::for_admin;
 use super::incremental_alter_configs::ROOT_LOGGER;
+use super::list_config_resources::{BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC};
 use super::{Context, Outcome, once};
 use crate::catalog::settings::{Kind, SETTINGS, Setting};
 use crate::catalog::{CatalogDefaults, TopicSettings, names};
@@ -24,12 +25,6 @@ use crate::protocol::messages::describe_configs::{
     DescribeConfigsRequest, DescribeConfigsResource, DescribeConfigsResourceResult, DescribeConfigsResponse,
     DescribeConfigsResult, DescribeConfigsSynonym,
 };
-
-const TOPIC: i8 = 2;
-const BROKER: i8 = 4;
-const BROKER_LOGGER: i8 = 8;
-const CLIENT_METRICS: i8 = 16;
-const GROUP: i8 = 32;
 
 const SOURCE_TOPIC: i8 = 1;
 const SOURCE_BROKER_LOGGER: i8 = 6;
@@ -54,7 +49,7 @@ pub(super) struct Entry {
 }
 
 pub fn handle(cx: &Context, request: DescribeConfigsRequest) -> Outcome {
-    let resources = once(request.resources, |resource| (resource.resource_type, resource.resource_name.clone()));
+    let resources = once(request.resources, meant);
     let results = resources.iter().map(|resource| match entries(cx, resource) {
         Ok(entries) => DescribeConfigsResult {
             resource_type: resource.resource_type,
@@ -75,6 +70,13 @@ pub fn handle(cx: &Context, request: DescribeConfigsRequest) -> Outcome {
         },
     });
     cx.reply(&DescribeConfigsResponse { results: results.collect(), ..Default::default() })
+}
+
+/// What a resource's type and name stand for: `3` and `03` are one broker.
+fn meant(resource: &DescribeConfigsResource) -> (i8, String) {
+    let (kind, name) = (resource.resource_type, &resource.resource_name);
+    let id = if matches!(kind, BROKER | BROKER_LOGGER) { name.parse::<i32>().ok() } else { None };
+    (kind, id.map_or_else(|| name.clone(), |id| id.to_string()))
 }
 
 /// All settings of a topic, in the order of their names.

@@ -7,7 +7,7 @@
 //!   transactions, so no coordinator epoch and no start of one.
 
 use super::partitions::{self, Named};
-use super::{Context, Outcome};
+use super::{Context, NamedPartitions, Outcome};
 use crate::catalog::{Topic, names};
 use crate::limits::STORE_CALL_MAX;
 use crate::log::ProducerSeen;
@@ -15,14 +15,13 @@ use crate::protocol::error_code::ErrorCode;
 use crate::protocol::messages::describe_producers::{
     DescribeProducersRequest, DescribeProducersResponse, PartitionResponse, ProducerState, TopicRequest, TopicResponse,
 };
-use std::collections::HashSet;
 
 const NO_COORDINATOR_EPOCH: i32 = -1;
 
 pub fn handle(cx: &Context, request: DescribeProducersRequest) -> Outcome {
-    let mut seen = HashSet::new();
+    let mut seen = NamedPartitions::default();
     let topics = request.topics.into_iter().map(|mut asked| {
-        asked.partition_indexes.retain(|index| seen.insert((asked.name.clone(), *index)));
+        seen.leave_out(&asked.name, &mut asked.partition_indexes);
         describe(cx, asked)
     });
     let topics = topics.collect();

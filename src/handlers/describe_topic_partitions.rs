@@ -17,7 +17,6 @@ use crate::protocol::messages::describe_topic_partitions::{
     Cursor, DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse, DescribeTopicPartitionsResponsePartition,
     DescribeTopicPartitionsResponseTopic,
 };
-use slog::info;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -27,10 +26,7 @@ pub fn handle(cx: &Context, request: DescribeTopicPartitionsRequest) -> Outcome 
     let found = if request.topics.is_empty() {
         match cx.services.catalog.topics() {
             Ok(topics) => topics.into_iter().map(|topic| (topic.name.clone(), Ok(topic))).collect(),
-            Err(error) => {
-                info!(cx.services.logger, "closed: the topics cannot be listed"; "peer" => %cx.client_host, "error" => %error);
-                return Outcome::Close;
-            }
+            Err(error) => return cx.close_unlisted(&error),
         }
     } else {
         let names: BTreeMap<&String, ()> = request.topics.iter().map(|topic| (&topic.name, ())).collect();

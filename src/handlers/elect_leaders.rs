@@ -43,20 +43,21 @@ pub fn handle(cx: &Context, request: ElectLeadersRequest) -> Outcome {
 }
 
 fn elect(cx: &Context, asked: &TopicPartitions) -> ReplicaElectionResult {
-    let unknown = |text: String| (ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, text);
+    let unknown = |text: &str| (ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, text.to_owned());
     match cx.topic(&asked.topic) {
         Ok(Some(topic)) => rows(asked, |index| match usize::try_from(index) {
             Ok(place) if place < topic.partitions.len() => {
                 let text = "The partition has the leader it prefers; no election is needed.";
                 (ErrorCode::ELECTION_NOT_NEEDED, text.to_owned())
             }
-            _ => unknown(format!("No such partition as {}-{index}", asked.topic)),
+            _ => unknown("There is no such partition."),
         }),
-        Ok(None) => rows(asked, |_| unknown(format!("No such topic as {}", asked.topic))),
+        Ok(None) => rows(asked, |_| unknown("There is no such topic.")),
         Err(error) => rows(asked, |_| (for_admin(&error), error.to_string())),
     }
 }
 
+/// The texts must be short: four bytes name a partition.
 fn rows(asked: &TopicPartitions, outcome: impl Fn(i32) -> Refusal) -> ReplicaElectionResult {
     let row = |partition_id: &i32| {
         let (code, text) = outcome(*partition_id);

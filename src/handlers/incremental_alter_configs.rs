@@ -6,6 +6,7 @@
 //! Version notes: none change the meaning.
 
 use super::alter_configs::{Refusal, alter_nothing, alter_topic, check_broker, check_keys, invalid, repeated, row};
+use super::list_config_resources::{BROKER, BROKER_LOGGER, TOPIC};
 use super::{Context, Outcome};
 use crate::catalog::Alteration;
 use crate::catalog::settings::Change;
@@ -14,10 +15,6 @@ use crate::protocol::messages::incremental_alter_configs::{
     AlterConfigsResource, AlterConfigsResourceResponse, AlterableConfig, IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 };
-
-const TOPIC: i8 = super::alter_configs::TOPIC;
-const BROKER: i8 = super::alter_configs::BROKER;
-const BROKER_LOGGER: i8 = 8;
 
 const SET: i8 = 0;
 const DELETE: i8 = 1;

@@ -12,11 +12,12 @@ use crate::protocol::messages::list_config_resources::{
     ConfigResource, ListConfigResourcesRequest, ListConfigResourcesResponse,
 };
 
-const TOPIC: i8 = 2;
-const BROKER: i8 = 4;
-const BROKER_LOGGER: i8 = 8;
-const CLIENT_METRICS: i8 = 16;
-const GROUP: i8 = 32;
+/// Types of what has settings, in all requests about them.
+pub(super) const TOPIC: i8 = 2;
+pub(super) const BROKER: i8 = 4;
+pub(super) const BROKER_LOGGER: i8 = 8;
+pub(super) const CLIENT_METRICS: i8 = 16;
+pub(super) const GROUP: i8 = 32;
 
 pub fn handle(cx: &Context, request: ListConfigResourcesRequest) -> Outcome {
     let supported: &[i8] = if cx.header.api_version == 0 {

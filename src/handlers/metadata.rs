@@ -24,7 +24,7 @@ use crate::protocol::messages::metadata::{
     MetadataResponseTopic,
 };
 use crate::wire::Uuid;
-use slog::{info, warn};
+use slog::warn;
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -55,16 +55,13 @@ pub fn handle(cx: &Context, request: MetadataRequest) -> Outcome {
                 response.topics = topics.iter().map(|topic| row(&brokers, topic)).chain(refused).collect();
             }
             Err(error) if version >= 13 => response.error_code = for_admin(&error).code(),
-            Err(error) => {
-                info!(cx.services.logger, "closed: the topics cannot be listed"; "peer" => %cx.client_host, "error" => %error);
-                return Outcome::Close;
-            }
+            Err(error) => return cx.close_unlisted(&error),
         },
         Some(topics) => {
             let deadline = cx.now.mono + CREATION_TIMEOUT;
             let may_create = request.allow_auto_topic_creation && cx.services.config.auto_create;
             let mut seen = HashSet::new();
-            let topics = topics.iter().filter(|topic| seen.insert((topic.topic_id, &topic.name)));
+            let topics = topics.iter().filter(|topic| seen.insert(key(topic)));
             response.topics =
                 topics.map(|topic| asked_row(cx, &brokers, topic, may_create.then_some(deadline))).collect();
         }
@@ -92,6 +89,11 @@ pub(super) fn is_in_memory(services: &Services, version: i16, request: &Metadata
 /// The topics asked for; `None`: all.
 fn asked(version: i16, request: &MetadataRequest) -> Option<&[MetadataRequestTopic]> {
     request.topics.as_deref().filter(|topics| version >= 1 || !topics.is_empty())
+}
+
+/// What a topic is asked for by: an id, whatever name stands beside it.
+fn key(topic: &MetadataRequestTopic) -> (Uuid, Option<&str>) {
+    (topic.topic_id, topic.name.as_deref().filter(|_| topic.topic_id == Uuid::ZERO))
 }
 
 fn broker_row(broker: &Broker) -> MetadataResponseBroker {
@@ -150,7 +152,10 @@ fn find_or_create(cx: &Context, name: &str, create_by: Option<Instant>) -> Resul
         // Another was faster; if its topic is not whole yet, the client asks again.
         Err(CreateTopicError::Exists(_)) => catalog.topic(name).ok().flatten().ok_or(ErrorCode::LEADER_NOT_AVAILABLE),
         Err(error) => {
-            warn!(cx.services.logger, "a topic could not be created"; "topic" => name, "error" => %error);
+            if let Some(held_back) = cx.services.uncreated_brake.pass(cx.services.clock.now().mono) {
+                warn!(cx.services.logger, "a topic could not be created";
+                    "topic" => name, "error" => %error, "held_back" => held_back);
+            }
             match error {
                 CreateTopicError::Store(_) => Err(ErrorCode::LEADER_NOT_AVAILABLE),
                 _ => Err(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION),

@@ -66,6 +66,7 @@ use crate::forward::{Forwarder, Responder, Visit};
 use crate::group::{Groups, Route};
 use crate::limits::LOOKING_MAX;
 use crate::log::Logs;
+use crate::logging::Brake;
 use crate::metrics::Metrics;
 use crate::offsets::Offsets;
 use crate::protocol::api::{self, ApiKey, Message, Request};
@@ -78,8 +79,8 @@ use crate::wire::{Reader, Uuid};
 use bytes::Bytes;
 use guests::Guests;
 use owned::OfGroup;
-use slog::{Logger, debug, error};
-use std::collections::HashSet;
+use slog::{Logger, debug, error, info};
+use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -163,6 +164,9 @@ pub struct Services {
     pub clock: Arc<dyn Clock>,
     pub metrics: Arc<Metrics>,
     pub logger: Logger,
+    /// For topics that could not be made, and for lists of topics that could not be given.
+    pub uncreated_brake: Brake,
+    pub unlisted_brake: Brake,
 }
 
 /// One request's surroundings.
@@ -195,6 +199,15 @@ impl Context {
     /// Whether the request has looked for things in the store for as long as it may.
     pub fn is_late(&self) -> bool {
         self.services.clock.now().mono >= self.now.mono + LOOKING_MAX
+    }
+
+    /// Closes: there is no list of topics, and an empty one would be taken for the truth.
+    fn close_unlisted(&self, error: &StoreError) -> Outcome {
+        if let Some(held_back) = self.services.unlisted_brake.pass(self.now.mono) {
+            info!(self.services.logger, "closed: the topics cannot be listed";
+                "peer" => %self.client_host, "error" => %error, "held_back" => held_back);
+        }
+        Outcome::Close
     }
 
     pub fn reply<M: Message>(&self, response: &M) -> Outcome {
@@ -383,6 +396,18 @@ impl Gateway {
 fn once<T, K: Eq + Hash>(named: Vec<T>, key: impl Fn(&T) -> K) -> Vec<T> {
     let mut seen = HashSet::new();
     named.into_iter().filter(|one| seen.insert(key(one))).collect()
+}
+
+/// The partitions that a request has named so far.
+#[derive(Default)]
+struct NamedPartitions(HashMap<String, HashSet<i32>>);
+
+impl NamedPartitions {
+    /// As `once`, for partitions of a topic.
+    fn leave_out(&mut self, topic: &str, indexes: &mut Vec<i32>) {
+        let seen = self.0.entry(topic.to_owned()).or_default();
+        indexes.retain(|index| seen.insert(*index));
+    }
 }
 
 /// Decodes a request and has it answered by the gateway that owns its group.

@@ -1,8 +1,9 @@
 //! OffsetFetch: a group's committed offsets.
 //!
 //! Behavior:
-//! - Every partition asked for has its row, in the order of the request; -1 without an error says that nothing was committed,
-//!   and is said only if the store was read. What cannot be read is an error, on the group and on each row.
+//! - Every partition asked for has one row, however often it is named, in the order of the request; -1 without an error says
+//!   that nothing was committed, and is said only if the store was read. What cannot be read is an error, on the group and on
+//!   each row.
 //! - A commit for a topic that was deleted since counts as none, also if there is a new topic of that name.
 //! - Any group, in any state; `require_stable` changes nothing as long as there are no transactions.
 //!
@@ -10,7 +11,7 @@
 //! from 8 on several groups, each with its error (KIP-709), and one row however often it is named.
 
 use super::errors::for_offset_fetch;
-use super::{Context, Outcome, once};
+use super::{Context, NamedPartitions, Outcome, once};
 use crate::group::Groups;
 use crate::limits::STORE_CALL_MAX;
 use crate::offsets::{Committed, Slot, TopicPartition};
@@ -101,9 +102,16 @@ fn rows(
     asked: Vec<(String, Vec<i32>)>,
     row: impl Fn(&TopicPartition) -> OffsetFetchResponsePartitions,
 ) -> Vec<OffsetFetchResponseTopics> {
-    let topic = |(name, indexes): (String, Vec<i32>)| {
-        let partitions = indexes.into_iter().map(|index| row(&TopicPartition::new(&name, index))).collect();
-        OffsetFetchResponseTopics { name, partitions }
+    // A commit may have some kilobytes of metadata.
+    let mut seen = NamedPartitions::default();
+    let topic = |(name, mut indexes): (String, Vec<i32>)| {
+        seen.leave_out(&name, &mut indexes);
+        let mut at = TopicPartition::new(&name, 0);
+        let rows = indexes.into_iter().map(|index| {
+            at.partition = index;
+            row(&at)
+        });
+        OffsetFetchResponseTopics { partitions: rows.collect(), name }
     };
     asked.into_iter().map(topic).collect()
 }

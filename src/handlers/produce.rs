@@ -11,10 +11,11 @@
 //! Version notes: 3 is the first with batches v2; 7 may carry zstd (KIP-110); 8 tells record errors (KIP-467); 13 names
 //! topics by id (KIP-516). Transactional producers are refused with a fatal code.
 
+use crate::catalog::names;
 use crate::clock::Now;
 use crate::handlers::partitions::{self, Named};
 use crate::handlers::{Context, Outcome, Parked};
-use crate::limits::PRODUCE_WAIT_MIN;
+use crate::limits::{PRODUCE_WAIT_MIN, RECORD_ERRORS_MAX};
 use crate::log::{Append, Appended, LogError, PartitionLog};
 use crate::promise::{Pending, promises};
 use crate::protocol::error_code::ErrorCode;
@@ -40,6 +41,7 @@ pub fn handle(cx: &Context, request: ProduceRequest) -> Outcome {
     let wait = Duration::from_millis(request.timeout_ms.max(0).unsigned_abs().into()).max(PRODUCE_WAIT_MIN);
     let mut answer = ProduceResponse::default();
     let mut accepted = Vec::new();
+    let mut nameable = RECORD_ERRORS_MAX;
     for topic in request.topic_data {
         let by_id = cx.header.api_version >= TOPIC_IDS_FROM;
         let named = if by_id { Named::Id(topic.topic_id) } else { Named::Name(&topic.name) };
@@ -51,7 +53,8 @@ pub fn handle(cx: &Context, request: ProduceRequest) -> Outcome {
             if found.is_err() {
                 send_back(cx, &named, &data);
             }
-            match found.as_ref().map_err(|code| Fault::code(*code)).and_then(|topic| check(cx, topic, &data)) {
+            let found = found.as_ref().map_err(|code| Fault::code(*code));
+            match found.and_then(|topic| check(cx, topic, &data, &mut nameable)) {
                 Ok((log, batch, header)) => {
                     accepted.push(Accepted {
                         at: (answer.responses.len(), rows.len()),
@@ -85,6 +88,8 @@ fn send_back(cx: &Context, named: &Named, data: &PartitionProduceData) {
     let header = data.records.as_ref().and_then(|sent| BatchHeader::parse(sent).ok());
     if let Some(header) = header.filter(BatchHeader::has_producer) {
         let topic = match named {
+            // It will never be there.
+            Named::Name(name) if names::fault(name).is_some() => return,
             Named::Name(name) => (*name).to_owned(),
             Named::Id(id) => id.to_string(),
         };
@@ -104,7 +109,13 @@ fn check_request(transactional_id: &Option<String>, acks: i16) -> Result<(), Err
 
 type Checked = (Arc<PartitionLog>, Bytes, BatchHeader);
 
-fn check(cx: &Context, topic: &crate::catalog::Topic, data: &PartitionProduceData) -> Result<Checked, Fault> {
+/// `nameable`: how many refused records the answer may still name.
+fn check(
+    cx: &Context,
+    topic: &crate::catalog::Topic,
+    data: &PartitionProduceData,
+    nameable: &mut usize,
+) -> Result<Checked, Fault> {
     let log = partitions::log(cx, topic, data.index).map_err(Fault::code)?;
     let settings = &topic.settings;
     let rules = ProduceRules {
@@ -118,7 +129,9 @@ fn check(cx: &Context, topic: &crate::catalog::Topic, data: &PartitionProduceDat
     let mut sent = data.records.clone().unwrap_or_default();
     let refused = |refusal: Refusal| match refusal {
         Refusal::NullKey { .. } | Refusal::Timestamp { .. } => {
-            Fault::refusal(refusal, &faulty_records(&sent, &rules, cx.now.wall_ms))
+            let faulty = faulty_records(&sent, &rules, cx.now.wall_ms, *nameable);
+            *nameable -= faulty.len();
+            Fault::refusal(refusal, &faulty)
         }
         other => Fault::refusal(other, &[]),
     };

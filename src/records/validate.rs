@@ -8,7 +8,7 @@
 use super::batch::{BatchFault, BatchHeader, crc_matches, walk};
 use super::compression::{Compression, CompressionFault, lz4_blocks_stand_alone};
 use super::record::{Glance, RecordFault, payload, scan};
-use crate::limits::{DECOMPRESSED_BYTES_MAX, RECORD_ERRORS_MAX};
+use crate::limits::DECOMPRESSED_BYTES_MAX;
 use bytes::Bytes;
 use std::fmt;
 use std::ops::ControlFlow;
@@ -213,15 +213,15 @@ pub fn validate_produce(records: &Bytes, rules: &ProduceRules, wall_ms: i64) -> 
 }
 
 /// All records that have no key although they must, or a time that is not accepted, of a batch that was refused for the first
-/// of them; at most `RECORD_ERRORS_MAX`.
-pub fn faulty_records(records: &Bytes, rules: &ProduceRules, wall_ms: i64) -> Vec<Refusal> {
+/// of them; at most `max`.
+pub fn faulty_records(records: &Bytes, rules: &ProduceRules, wall_ms: i64, max: usize) -> Vec<Refusal> {
     let mut faulty = Vec::new();
     let Ok((header, batch)) = only_batch(records) else { return faulty };
     let Ok(codec) = header.compression() else { return faulty };
     let mut check = RecordCheck::new(&header, rules, wall_ms);
     // What cannot be read ends the list, no more.
     let _ended = scan(codec, payload(batch), DECOMPRESSED_BYTES_MAX, |glance| match check.record(glance) {
-        Err(refusal @ (Refusal::NullKey { .. } | Refusal::Timestamp { .. })) if faulty.len() < RECORD_ERRORS_MAX => {
+        Err(refusal @ (Refusal::NullKey { .. } | Refusal::Timestamp { .. })) if faulty.len() < max => {
             faulty.push(refusal);
             ControlFlow::Continue(())
         }
@@ -532,8 +532,9 @@ mod tests {
         let bytes = Bytes::from(batch.build());
         let compacted = ProduceRules { keys_required: true, ..rules() };
         assert_eq!(validate_produce(&bytes, &compacted, WALL_MS), Err(Refusal::NullKey { index: 0 }));
-        let named = faulty_records(&bytes, &compacted, WALL_MS);
+        let named = faulty_records(&bytes, &compacted, WALL_MS, 3);
         assert_eq!(named, [0, 4, 8].map(|index| Refusal::NullKey { index }));
+        assert_eq!(faulty_records(&bytes, &compacted, WALL_MS, 2).len(), 2);
     }
 
     #[test]

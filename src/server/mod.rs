@@ -39,7 +39,7 @@ use polling::Poller;
 use slog::{Logger, info};
 use std::fmt;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
@@ -143,17 +143,21 @@ struct Threads {
 }
 
 impl Server {
-    /// Listens and serves. The pool must be running, and is not stopped with the server.
-    pub fn start(settings: Settings, parts: Parts) -> Result<Server, ServerError> {
-        let listeners = acceptor::bind(&settings.host, settings.port).map_err(|source| ServerError::Bind {
+    /// Takes the port, before anybody is served: who connects meanwhile waits in the kernel.
+    pub fn bind(settings: &Settings) -> Result<Vec<TcpListener>, ServerError> {
+        crate::listen::bind(&settings.host, settings.port).map_err(|source| ServerError::Bind {
             host: settings.host.clone(),
             port: settings.port,
             source,
-        })?;
+        })
+    }
+
+    /// Serves who connects to the listeners. The pool must be running, and is not stopped with the server.
+    pub fn start(settings: Settings, parts: Parts, listeners: Vec<TcpListener>) -> Result<Server, ServerError> {
         Self::serve(settings, parts, listeners).map_err(ServerError::System)
     }
 
-    fn serve(settings: Settings, parts: Parts, listeners: Vec<std::net::TcpListener>) -> io::Result<Server> {
+    fn serve(settings: Settings, parts: Parts, listeners: Vec<TcpListener>) -> io::Result<Server> {
         let addresses = listeners.iter().map(|listener| listener.local_addr()).collect::<io::Result<Vec<_>>>()?;
         let acceptor = Acceptor::new(listeners)?;
         let accepting = acceptor.poller.clone();

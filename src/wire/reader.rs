@@ -1,11 +1,12 @@
 //! The reading cursor: bounds-checked, and charged for every byte it makes a message reserve.
 
 use super::{DecodeError, Fault};
-use crate::limits::DECODE_BUDGET_BYTES_MAX;
+use crate::limits::{ANSWERED_BYTES_MIN, DECODE_BUDGET_BYTES_MAX};
 use bytes::Bytes;
 
 /// Reads one frame at one version. No read panics, and none reserves memory that the frame has not paid for: what a
-/// message may hold is the size of its frame plus `DECODE_BUDGET_BYTES_MAX`.
+/// message may hold is the size of its frame plus `DECODE_BUDGET_BYTES_MAX`. An element of an array is charged
+/// `ANSWERED_BYTES_MIN` at least, so that its row in the answer is paid for, too.
 pub struct Reader {
     frame: Bytes,
     at: usize,
@@ -161,7 +162,7 @@ impl Reader {
             return Ok(());
         }
         let more = elements.len().max(ELEMENTS_RESERVED_FIRST).min(count.saturating_sub(elements.len())).max(1);
-        self.charge(more.saturating_mul(size_of::<T>()))?;
+        self.charge(more.saturating_mul(size_of::<T>().max(ANSWERED_BYTES_MIN)))?;
         elements.try_reserve_exact(more).map_err(|_| self.error(Fault::OverBudget))
     }
 

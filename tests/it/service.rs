@@ -371,6 +371,20 @@ fn a_start_that_fails_says_in_one_line_what_to_change() {
     refused(&["--embedded", "--nats-server", server, "--data-dir", data_dir], &["--data-dir", data_dir, "name one"]);
 }
 
+/// Other gateways would tell clients of a broker that never serves; one that has the port has the address, and so the broker's id.
+#[test]
+fn a_start_that_finds_a_port_taken_leaves_no_lease() {
+    let nats = Nats::start(Version::Newest);
+    let url = format!("--pubsub-url={}", nats.url());
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let taken = listener.local_addr().expect("it is bound").port();
+    for (port, admin_port) in [(taken, free_port()), (free_port(), taken)] {
+        let (port, admin_port) = (format!("--port={port}"), format!("--admin-port={admin_port}"));
+        refused(&[&url, &port, &admin_port], &["choose another port"]);
+    }
+    assert_eq!(nats.jetstream().stream_names(), Vec::<String>::new());
+}
+
 #[test]
 fn a_data_dir_in_use_is_told() {
     let folder = Folder::new("data");

@@ -286,7 +286,8 @@ impl Gateway {
             metrics: metrics.clone(),
             logger,
         };
-        let server = Server::start(settings, parts).unwrap();
+        let listeners = Server::bind(&settings).unwrap();
+        let server = Server::start(settings, parts, listeners).unwrap();
         Gateway { server, pool, toy, wakeups, metrics, _turn: turn }
     }
 

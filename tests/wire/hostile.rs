@@ -6,6 +6,7 @@ use hanzo_kafka::limits::DECODE_BUDGET_BYTES_MAX;
 use hanzo_kafka::protocol::api::{ApiKey, ApiVisitor, Message, Request};
 use hanzo_kafka::protocol::frame;
 use hanzo_kafka::protocol::messages::metadata::MetadataRequest;
+use hanzo_kafka::protocol::messages::offset_fetch::OffsetFetchRequest;
 use hanzo_kafka::protocol::messages::produce::ProduceRequest;
 use hanzo_kafka::wire::sample::Sampler;
 use hanzo_kafka::wire::{DecodeError, Fault, Reader, Writer};
@@ -156,6 +157,25 @@ fn a_large_frame_of_tiny_elements_is_stopped_by_the_budget() {
     let (peak, error) = refused::<MetadataRequest>(9, &body);
     assert_eq!((error.field, error.fault), ("topics", Fault::OverBudget));
     assert!(peak <= body.len() + DECODE_BUDGET_BYTES_MAX, "{peak}");
+}
+
+/// Four bytes a partition on the wire and in memory; its row in the answer has many times that.
+#[test]
+fn what_is_named_pays_for_its_row_in_the_answer() {
+    let offset_fetch = |partitions: u32| {
+        let mut writer = Writer::new(5, false);
+        writer.string("group");
+        writer.raw(&1u32.to_be_bytes());
+        writer.string("topic");
+        writer.raw(&partitions.to_be_bytes());
+        writer.raw(&vec![0; 4 * partitions as usize]);
+        writer.into_bytes()
+    };
+    let (_, error) = refused::<OffsetFetchRequest>(5, &offset_fetch(1_000_000));
+    assert_eq!((error.field, error.fault), ("partition_indexes", Fault::OverBudget));
+    // As many as all partitions of a large cluster.
+    let body = Bytes::from(offset_fetch(200_000));
+    assert!(frame::message::<OffsetFetchRequest>(Reader::new(body, 5, false)).is_ok());
 }
 
 #[test]

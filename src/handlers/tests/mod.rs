@@ -2,6 +2,7 @@
 
 mod admin;
 mod fetch;
+mod lines;
 mod much;
 mod security;
 mod settings;
@@ -23,7 +24,6 @@ use crate::protocol::messages::metadata::{
 use crate::store::memory::{MemoryStore, Outage};
 use crate::tasks::Task;
 use crate::wire::Uuid;
-use slog::o;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
@@ -54,6 +54,10 @@ impl Rig {
     }
 
     fn over(store: Arc<MemoryStore>, configure: impl FnOnce(&mut Config)) -> Rig {
+        Rig::logged(store, configure, crate::logging::discard())
+    }
+
+    fn logged(store: Arc<MemoryStore>, configure: impl FnOnce(&mut Config), logger: Logger) -> Rig {
         let mut config = Config { node_id: Some(3), advertised_host: "kafka.example".to_owned(), ..Default::default() };
         configure(&mut config);
         let clock = Arc::new(ManualClock::new());
@@ -65,7 +69,7 @@ impl Rig {
             tasks: Arc::new(NoTasks),
             clock: clock.clone(),
             metrics: Default::default(),
-            logger: Logger::root(slog::Discard, o!()),
+            logger,
         });
         Rig { gateway, store, clock }
     }

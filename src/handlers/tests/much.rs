@@ -1,10 +1,19 @@
 //! Requests that name very much.
 
 use super::*;
+use crate::limits::RECORD_ERRORS_MAX;
+use crate::protocol::messages::alter_partition_reassignments::{
+    AlterPartitionReassignmentsRequest, ReassignablePartition, ReassignableTopic,
+};
 use crate::protocol::messages::describe_configs::{DescribeConfigsRequest, DescribeConfigsResource};
 use crate::protocol::messages::describe_groups::DescribeGroupsRequest;
 use crate::protocol::messages::describe_producers::{DescribeProducersRequest, TopicRequest};
-use crate::protocol::messages::offset_fetch::{OffsetFetchRequest, OffsetFetchRequestGroup};
+use crate::protocol::messages::elect_leaders::{ElectLeadersRequest, TopicPartitions};
+use crate::protocol::messages::offset_fetch::{
+    OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopic, OffsetFetchRequestTopics,
+};
+use crate::protocol::messages::produce::{PartitionProduceData, ProduceRequest, TopicProduceData};
+use crate::records::build::BatchBuilder;
 
 /// A request that has been looking for things for long.
 fn late<R: Request>(rig: &Rig, version: i16) -> Context {
@@ -50,8 +59,12 @@ fn what_is_named_again_is_told_once() {
     let rig = Rig::new();
     rig.create(topic("t", 1, 1));
     let t = DescribeConfigsResource { resource_type: 2, resource_name: "t".to_owned(), ..Default::default() };
-    let configs = DescribeConfigsRequest { resources: vec![t; 5], ..Default::default() };
+    let configs = DescribeConfigsRequest { resources: vec![t.clone(); 5], ..Default::default() };
     assert_eq!(rig.ask(4, &configs).results.len(), 1);
+    let broker = |id: &str| DescribeConfigsResource { resource_type: 4, resource_name: id.to_owned(), ..t.clone() };
+    let resources = vec![broker("3"), broker("03"), broker("+3"), broker("")];
+    let told = rig.ask(4, &DescribeConfigsRequest { resources, ..Default::default() }).results;
+    assert_eq!(told.iter().map(|row| row.resource_name.as_str()).collect::<Vec<_>>(), ["3", ""]);
 
     let groups = vec!["g".to_owned(), "h".to_owned(), "g".to_owned()];
     let described = rig.ask(5, &DescribeGroupsRequest { groups, ..Default::default() });
@@ -62,7 +75,67 @@ fn what_is_named_again_is_told_once() {
     let fetched = rig.ask(8, &OffsetFetchRequest { groups: vec![g; 5], ..Default::default() });
     assert_eq!(fetched.groups.len(), 1);
 
+    // A commit may have 4 KB of metadata, and is named by four bytes.
+    let (name, partition_indexes) = ("t".to_owned(), vec![1, 0, 1, 0]);
+    let t = OffsetFetchRequestTopics { name: name.clone(), partition_indexes: partition_indexes.clone() };
+    let g = OffsetFetchRequestGroup { group_id: "g".to_owned(), topics: Some(vec![t; 2]), ..Default::default() };
+    let fetched = rig.ask(8, &OffsetFetchRequest { groups: vec![g], ..Default::default() });
+    let rows = fetched.groups[0].topics.iter().flat_map(|topic| &topic.partitions);
+    assert_eq!(rows.map(|row| row.partition_index).collect::<Vec<_>>(), [1, 0]);
+    let t = OffsetFetchRequestTopic { name, partition_indexes };
+    let request = OffsetFetchRequest { group_id: "g".to_owned(), topics: Some(vec![t; 2]), ..Default::default() };
+    let rows = rig.ask(7, &request).topics.into_iter().flat_map(|topic| topic.partitions);
+    assert_eq!(rows.map(|row| row.partition_index).collect::<Vec<_>>(), [1, 0]);
+
     let t = TopicRequest { name: "t".to_owned(), partition_indexes: vec![0, 0, 0] };
     let producers = rig.ask(0, &DescribeProducersRequest { topics: vec![t; 5] });
     assert_eq!(producers.topics.iter().map(|topic| topic.partitions.len()).sum::<usize>(), 1);
+}
+
+#[test]
+fn a_topic_named_by_its_id_is_told_once_whatever_names_stand_beside_it() {
+    let rig = Rig::new();
+    let topic_id = rig.create(topic("t", 1, 1)).topic_id;
+    let named = |name: &str| MetadataRequestTopic { topic_id, name: Some(name.to_owned()) };
+    let topics = Some(vec![named("a"), named("b"), MetadataRequestTopic { topic_id, name: None }]);
+    assert_eq!(rig.ask(12, &MetadataRequest { topics, ..Default::default() }).topics.len(), 1);
+}
+
+/// Four bytes name a partition, 32,767 may name its topic.
+#[test]
+fn a_long_name_is_not_told_again_for_each_partition() {
+    const PARTITIONS: i32 = 100;
+    let rig = Rig::new();
+    let name = "x".repeat(0x7fff);
+    let partitions = (0..PARTITIONS).collect();
+    let elect = TopicPartitions { topic: name.clone(), partitions };
+    let elect = ElectLeadersRequest { topic_partitions: Some(vec![elect]), ..Default::default() };
+    let partition = |partition_index| ReassignablePartition { partition_index, replicas: None };
+    let reassign = ReassignableTopic { name: name.clone(), partitions: (0..PARTITIONS).map(partition).collect() };
+    let reassign = AlterPartitionReassignmentsRequest { topics: vec![reassign], ..Default::default() };
+    for frame in [frame_of(1, &elect), frame_of(0, &reassign)] {
+        let answer = rig.answer(frame).expect("it is answered");
+        assert!(answer.len() < 2 * name.len(), "{} bytes", answer.len());
+    }
+}
+
+/// A thousand records shrink to two kilobytes, and the sentences about them have a hundred.
+#[test]
+fn refused_records_are_named_up_to_a_number_in_one_answer() {
+    let rig = Rig::new();
+    rig.create(topic("t", 1, 1));
+    let tomorrow = rig.clock.now().wall_ms + 24 * 3_600_000;
+    let batch = (0..RECORD_ERRORS_MAX).fold(BatchBuilder::new().timestamp(tomorrow), |batch, _| batch.value("v"));
+    let data = PartitionProduceData { index: 0, records: Some(batch.build().into()) };
+    let t = TopicProduceData { name: "t".to_owned(), partition_data: vec![data; 3], ..Default::default() };
+    let request = ProduceRequest { acks: -1, topic_data: vec![t], ..Default::default() };
+    let Outcome::Park(mut parked) = rig.gateway.dispatch(frame_of(8, &request).into(), PEER) else {
+        panic!("a produce waits")
+    };
+    let Some(Outcome::Reply(frame)) = parked.poll(rig.clock.now()) else { panic!("a refusal is told at once") };
+    let (_, response) = frame::read_response::<ProduceRequest>(8, Bytes::from(frame).slice(4..)).expect("it is read");
+    let rows = &response.responses[0].partition_responses;
+    rows.iter().for_each(|row| check(row.error_code, ErrorCode::INVALID_TIMESTAMP));
+    let named: Vec<usize> = rows.iter().map(|row| row.record_errors.len()).collect();
+    assert_eq!(named, [RECORD_ERRORS_MAX, 1, 1], "the batch says why it was refused, whatever was told before");
 }
