@@ -1,6 +1,6 @@
 //! Joins the domain to a store: what `main` starts, and what a test may start in its own process.
 
-use crate::catalog::{Catalog, CatalogDefaults};
+use crate::catalog::{Catalog, CatalogDefaults, Loss};
 use crate::clock::Clock;
 use crate::cluster::Cluster;
 use crate::config::Config;
@@ -117,8 +117,11 @@ fn follow_topics(services: &Services) {
     let (tasks, logger) = (services.tasks.clone(), services.logger.clone());
     let (catalog, clock) = (Arc::downgrade(&services.catalog), services.clock.clone());
     let store = services.store.clone();
-    services.catalog.on_delete(Box::new(move |topic| {
+    services.catalog.on_loss(Box::new(move |topic, loss| {
         logs.forget(topic.id);
+        if loss == Loss::Damaged {
+            return;
+        }
         let (logs, offsets, topic, logger) = (logs.clone(), offsets.clone(), topic.clone(), logger.clone());
         let catalog = catalog.clone();
         // A cluster's leader does not know all streams at first, those of one replica neither.
@@ -126,10 +129,7 @@ fn follow_topics(services: &Services) {
         let wait = if may_be_there { limits::CLUSTER_KNOWS_AFTER } else { Duration::ZERO };
         // What is left behind does no harm; what is removed of a topic that is there after all would.
         let remove = move || {
-            let still_gone = || {
-                let found = catalog.upgrade().map(|catalog| catalog.topic(&topic.name));
-                matches!(found, Some(Ok(found)) if found.as_ref().is_none_or(|found| found.id != topic.id))
-            };
+            let still_gone = || catalog.upgrade().is_some_and(|catalog| catalog.is_gone(&topic));
             if may_be_there && !still_gone() {
                 return;
             }

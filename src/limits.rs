@@ -135,8 +135,9 @@ pub const REQUEST_BYTES_HELD_MAX: usize = 512 * 1024 * 1024;
 /// wait for large ones. With 10,000 connections 160 MiB at the very worst.
 pub const REQUEST_BYTES_FREE: usize = 16 * 1024;
 
-/// Replies made but not yet taken by their peers, over all connections. Above it no heavy request is begun, and a peer
-/// that takes nothing for `STALL_MAX` is closed.
+/// Replies made but not yet taken by their peers, over all connections. Above it no fetch is answered, a peer that has not
+/// taken all of its replies gets no others, and one that takes them too slowly is closed. Each worker may exceed it by the
+/// fetch that it answers at that moment.
 pub const REPLY_BYTES_HELD_MAX: usize = 512 * 1024 * 1024;
 
 /// Unsent reply bytes of one connection above which nothing more is read from it or begun for it.
@@ -148,7 +149,7 @@ pub const LEAVING_TIMED_MAX: usize = 64;
 /// Parked requests that are listed when it is asked what goes on: enough to see a pattern.
 pub const PARKED_LISTED_MAX: usize = 1_000;
 
-/// How long a peer may make no progress while it holds what others wait for.
+/// In this time a peer must take or send a fourth of what is held for it, while others wait for the room.
 pub const STALL_MAX: Duration = Duration::from_secs(10);
 
 /// The least and the most a single read asks for. The least is what a half-open frame costs; the most bounds how long

@@ -4,7 +4,7 @@
 //! rests. Whoever changes something notifies its key after the change is visible.
 
 use crate::wire::Uuid;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock};
 
@@ -38,7 +38,7 @@ pub enum WatchKey {
 #[derive(Default)]
 pub struct Wakeups {
     /// Who is registered on which key. Never held while the sink runs.
-    waiters: Mutex<HashMap<WatchKey, Vec<WaiterId>>>,
+    waiters: Mutex<HashMap<WatchKey, BTreeSet<WaiterId>>>,
     sink: OnceLock<Sink>,
     guest_sink: OnceLock<Sink>,
     next_promise: AtomicU64,
@@ -62,29 +62,26 @@ impl Wakeups {
     pub fn register(&self, waiter: WaiterId, keys: &[WatchKey]) {
         let mut waiters = self.waiters.lock().expect("no holder panics");
         for key in keys {
-            let list = waiters.entry(key.clone()).or_default();
-            if !list.contains(&waiter) {
-                list.push(waiter);
-            }
+            waiters.entry(key.clone()).or_default().insert(waiter);
         }
     }
 
     pub fn unregister(&self, waiter: WaiterId, keys: &[WatchKey]) {
         let mut waiters = self.waiters.lock().expect("no holder panics");
         for key in keys {
-            if let Some(list) = waiters.get_mut(key) {
-                list.retain(|w| *w != waiter);
-                if list.is_empty() {
+            if let Some(registered) = waiters.get_mut(key) {
+                registered.remove(&waiter);
+                if registered.is_empty() {
                     waiters.remove(key);
                 }
             }
         }
     }
 
-    /// Wakes everyone registered on `key`; they stay registered until they unregister.
+    /// Wakes everyone registered on `key`, in no promised order; they stay registered until they unregister.
     pub fn notify(&self, key: &WatchKey) {
-        let woken = match self.waiters.lock().expect("no holder panics").get(key) {
-            Some(list) => list.clone(),
+        let woken: Vec<WaiterId> = match self.waiters.lock().expect("no holder panics").get(key) {
+            Some(registered) => registered.iter().copied().collect(),
             None => return,
         };
         for waiter in woken {
@@ -102,10 +99,72 @@ impl Wakeups {
 
     /// How many registrations stand; for tests and metrics.
     pub fn registered(&self) -> usize {
-        self.waiters.lock().expect("no holder panics").values().map(Vec::len).sum()
+        self.waiters.lock().expect("no holder panics").values().map(BTreeSet::len).sum()
     }
 
     pub(crate) fn next_promise_id(&self) -> u64 {
         self.next_promise.fetch_add(1, Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use std::time::{Duration, Instant};
+
+    fn partition(index: i32) -> WatchKey {
+        WatchKey::Partition { topic_id: Uuid::ZERO, index }
+    }
+
+    #[test]
+    fn each_waiter_of_a_key_is_woken_once_until_it_unregisters() {
+        let (wakeups, woken) = (Wakeups::new(), Arc::new(Mutex::new(Vec::new())));
+        let seen = woken.clone();
+        wakeups.set_sink(Box::new(move |waiter| seen.lock().unwrap().push(waiter.0)));
+        let seen = woken.clone();
+        wakeups.set_guest_sink(Box::new(move |guest| seen.lock().unwrap().push(guest.0)));
+        let notified = |index| {
+            wakeups.notify(&partition(index));
+            let mut woken = std::mem::take(&mut *woken.lock().unwrap());
+            woken.sort_unstable();
+            woken
+        };
+        let guest = WaiterId::guest(7);
+        wakeups.register(WaiterId(1), &[partition(0), partition(0), partition(1)]);
+        wakeups.register(WaiterId(2), &[partition(0)]);
+        wakeups.register(guest, &[partition(0)]);
+        assert_eq!(wakeups.registered(), 4);
+        assert_eq!(notified(0), [1, 2, guest.0]);
+        assert_eq!(notified(0), [1, 2, guest.0], "they stay registered");
+        assert_eq!(notified(1), [1]);
+        assert_eq!(notified(2), [0; 0]);
+        wakeups.unregister(WaiterId(1), &[partition(0), partition(2)]);
+        assert_eq!(notified(0), [2, guest.0]);
+        assert_eq!(notified(1), [1]);
+        wakeups.unregister(WaiterId(1), &[partition(1)]);
+        assert!(!wakeups.is_awaited(&partition(1)));
+    }
+
+    /// How long so many waiters take to register and unregister, so many of them at each key.
+    fn took(waiters: i32, at_each: i32) -> Duration {
+        let wakeups = Wakeups::new();
+        let key_of = |waiter: i32| (WaiterId(u64::from(waiter.unsigned_abs())), [partition(waiter / at_each)]);
+        let start = Instant::now();
+        for (waiter, keys) in (0..waiters).map(key_of) {
+            wakeups.register(waiter, &keys);
+        }
+        for (waiter, keys) in (0..waiters).rev().map(key_of) {
+            wakeups.unregister(waiter, &keys);
+        }
+        assert_eq!(wakeups.registered(), 0);
+        start.elapsed()
+    }
+
+    #[test]
+    fn many_at_one_partition_cost_little_more_than_at_one_each() {
+        let best = |at_each| (0..5).map(|_| took(20_000, at_each)).min().unwrap();
+        let (apart, together) = (best(1), best(20_000));
+        assert!(together < apart * 10, "{together:?} together, {apart:?} apart");
     }
 }

@@ -5,9 +5,9 @@ mod toy;
 
 use hanzo_kafka::server::Settings;
 use hanzo_kafka::tasks::Tasks;
-use std::io::Write;
-use std::net::Shutdown;
-use std::sync::atomic::Ordering;
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 use toy::{Client, Gateway, Op, frame, median, resident_bytes, settings, wait_until};
@@ -77,6 +77,24 @@ fn a_parked_request_answers_at_its_deadline() {
 }
 
 #[test]
+fn a_timer_that_came_while_a_worker_was_awaited_is_set_again() {
+    let call_ahead_max = Duration::from_millis(100);
+    let gateway = Gateway::with(Settings { call_ahead_max, ..settings() }, 6);
+    let mut client = gateway.client();
+    client.send(Op::Await, 1, 3_000);
+    wait_until("it is parked", || gateway.metrics.requests_parked.get() == 1);
+    let mut stuck: Vec<Client> = (0..4).map(|_| gateway.client()).collect();
+    stuck.iter_mut().for_each(|client| client.send(Op::Block, 2, 0));
+    wait_until("every regular worker is stuck", || gateway.toy.blocked.load(Ordering::SeqCst) == 4);
+    client.send_bytes(&[0]);
+    wait_until("it waits for a worker", || gateway.server.dump().queued == 1);
+    let since = Instant::now();
+    wait_until("its timer has come by", || since.elapsed() > call_ahead_max * 3);
+    gateway.toy.open_gate();
+    client.expect(1, "time is up");
+}
+
+#[test]
 fn no_wake_up_is_lost() {
     let gateway = Gateway::start();
     thread::scope(|scope| {
@@ -131,21 +149,122 @@ fn a_peer_that_does_not_read_holds_neither_worker_nor_memory() {
 }
 
 #[test]
-fn replies_that_nobody_takes_hold_back_heavy_requests_only() {
+fn replies_that_nobody_takes_hold_back_fetches_only() {
     const REPLY_BYTES: u32 = 24 << 20;
     let gateway = Gateway::with(Settings { reply_bytes_held_max: 1 << 20, ..settings() }, 6);
+    let mut parked: Vec<Client> = (10..16).map(|_| gateway.client()).collect();
+    parked.iter_mut().zip(10..).for_each(|(client, id)| client.send(Op::AwaitFetch, id, 0));
+    let mut late = gateway.client();
+    late.send(Op::AwaitFetch, 16, 500);
+    wait_until("fetches are parked", || gateway.metrics.requests_parked.get() == 7);
+    let sent = Instant::now();
     let mut deaf = gateway.client();
     deaf.send(Op::Large, 1, REPLY_BYTES);
     wait_until("its reply is made", || gateway.server.reply_bytes_held() > 1 << 20);
-    let mut light = gateway.client();
-    let mut heavy = gateway.client();
-    heavy.send(Op::HeavyEcho, 2, 0);
+    let mut fetch = gateway.client();
+    fetch.send(Op::Large, 2, 10);
+    (10..16).for_each(|id| gateway.toy.keep(id, b"records"));
+    wait_until("the time of one is up", || sent.elapsed() > Duration::from_secs(1));
+    let jobs = gateway.metrics.workers.jobs.get();
+    let mut other = gateway.client();
     for _ in 0..20 {
-        light.ping(Op::Echo);
+        other.ping(Op::Echo);
+        other.ping(Op::HeavyEcho);
     }
-    assert_eq!(gateway.metrics.requests.get(), 21, "the heavy request is not begun");
+    assert_eq!(gateway.metrics.requests.get(), 8 + 40, "the fetch is not begun");
+    assert_eq!(gateway.metrics.requests_parked.get(), 7, "what was parked makes no replies either");
+    let turns = gateway.metrics.workers.jobs.get() - jobs;
+    assert!(turns < 1_000, "{turns} turns for connections that can do nothing");
+    assert_eq!(gateway.server.dump().parked.len(), 7, "they are told of");
     assert_eq!(deaf.reply().1.len(), REPLY_BYTES as usize);
-    heavy.expect_ids([2]);
+    fetch.expect_ids([2]);
+    parked.iter_mut().zip(10..).for_each(|(client, id)| client.expect(id, "records"));
+    late.expect(16, "time is up");
+    late.send(Op::AwaitFetch, 17, 50);
+    late.expect(17, "time is up");
+}
+
+#[test]
+fn while_replies_clog_the_server_a_peer_that_has_not_taken_its_own_gets_no_more() {
+    let gateway = Gateway::with(Settings { reply_bytes_held_max: 1 << 20, ..settings() }, 6);
+    let mut slow = gateway.narrow_client();
+    let echo = frame(Op::Echo, 1, 0, &[7; 8 * 1024]);
+    let mut sent = 0;
+    let send = |slow: &mut Client, count| (0..count).for_each(|_| slow.send_bytes(&echo));
+    while gateway.server.reply_bytes_held() == 0 {
+        send(&mut slow, 1);
+        sent += 1;
+        wait_until("it is begun", || gateway.metrics.requests.get() == sent);
+        gateway.server.answers(Instant::now() + Duration::from_secs(10));
+    }
+    send(&mut slow, 5);
+    wait_until("they are begun: nobody waits", || gateway.metrics.requests.get() == sent + 5);
+    let mut deaf = gateway.client();
+    deaf.send(Op::Large, 2, 24 << 20);
+    wait_until("the server is clogged", || gateway.server.reply_bytes_held() > 1 << 20);
+    send(&mut slow, 5);
+    let mut other = gateway.client();
+    for _ in 0..50 {
+        other.ping(Op::Echo);
+    }
+    assert_eq!(gateway.metrics.requests.get(), sent + 5 + 1 + 50, "no more replies are made for who takes none");
+    deaf.reply();
+    slow.expect_ids((0..sent + 10).map(|_| 1));
+}
+
+#[test]
+fn when_there_is_room_again_a_crowd_that_never_took_a_reply_comes_last() {
+    const REPLY_BYTES: u32 = 16 << 20;
+    let gateway = Gateway::with(Settings { reply_bytes_held_max: 1 << 20, ..settings() }, 6);
+    let mut known = gateway.client();
+    known.ping(Op::HeavyEcho);
+    let mut deaf = gateway.client();
+    deaf.send(Op::Large, 1, REPLY_BYTES);
+    wait_until("the server is clogged", || gateway.server.reply_bytes_held() > 1 << 20);
+    let mut crowd: Vec<Client> = (0..20).map(|_| gateway.client()).collect();
+    crowd.iter_mut().for_each(|client| client.send(Op::Large, 2, REPLY_BYTES));
+    for _ in 0..20 {
+        gateway.client().ping(Op::HeavyEcho);
+    }
+    known.send(Op::Large, 3, 10);
+    deaf.reply();
+    known.expect_ids([3]);
+}
+
+/// Takes little of a reply, again and again, for so many times or until the server ends it; gives how often it could.
+fn sip(client: &mut Client, times: usize) -> usize {
+    let took = |client: &mut Client| client.stream.read(&mut [0; 16 * 1024]).is_ok_and(|count| count > 0);
+    (0..times).take_while(|_| took(client) && pause()).count()
+}
+
+/// What a slow peer does between two steps.
+fn pause() -> bool {
+    thread::sleep(Duration::from_millis(20));
+    true
+}
+
+#[test]
+fn who_takes_replies_too_slowly_lives_while_nobody_waits_for_the_room() {
+    let gateway = Gateway::with(Settings { stall_max: Duration::from_millis(500), ..settings() }, 6);
+    let mut slow = gateway.narrow_client();
+    slow.send(Op::Large, 1, 24 << 20);
+    assert_eq!(sip(&mut slow, 100), 100);
+}
+
+#[test]
+fn who_takes_replies_too_slowly_makes_room_when_others_wait_for_it() {
+    let stall_max = Duration::from_secs(2);
+    let gateway = Gateway::with(Settings { stall_max, reply_bytes_held_max: 1 << 20, ..settings() }, 6);
+    let mut slow = gateway.narrow_client();
+    slow.send(Op::Large, 1, 32 << 20);
+    wait_until("its reply is made", || gateway.server.reply_bytes_held() > 1 << 20);
+    let mut fetch = gateway.client();
+    fetch.send(Op::Large, 2, 10);
+    thread::scope(|scope| {
+        let slow = scope.spawn(|| sip(&mut slow, 1_500));
+        fetch.expect_ids([2]);
+        assert!(slow.join().unwrap() < 1_500, "it is closed");
+    });
 }
 
 #[test]
@@ -357,6 +476,32 @@ fn the_budget_holds_and_every_frame_gets_through() {
 }
 
 #[test]
+fn partial_frames_that_hardly_grow_make_room_for_others() {
+    const BUDGET: usize = 4 << 20;
+    let stall_max = Duration::from_secs(1);
+    let gateway = Gateway::with(Settings { request_bytes_held_max: BUDGET, stall_max, ..settings() }, 6);
+    let hoard = frame(Op::HeavyEcho, 1, 0, &vec![7; 3 << 20]);
+    let (begin, rest) = hoard.split_at(2 << 20);
+    let hoarders: Vec<Client> = (0..3).map(|_| gateway.client()).collect();
+    hoarders.iter().for_each(|hoarder| (&hoarder.stream).write_all(begin).unwrap());
+    wait_until("the budget is used up", || gateway.server.request_bytes_held() > BUDGET);
+    let served = AtomicBool::new(false);
+    let drip = |mut stream: &TcpStream| {
+        let mut goes_on = |byte: &u8| !served.load(Ordering::SeqCst) && stream.write_all(&[*byte]).is_ok() && pause();
+        rest.iter().take(1_500).take_while(|byte| goes_on(byte)).count()
+    };
+    thread::scope(|scope| {
+        for hoarder in &hoarders {
+            scope.spawn(|| drip(&hoarder.stream));
+        }
+        let mut honest = gateway.client();
+        honest.send_bytes(&frame(Op::HeavyEcho, 3, 0, &vec![7; 1 << 20]));
+        honest.expect_ids([3]);
+        served.store(true, Ordering::SeqCst);
+    });
+}
+
+#[test]
 fn idle_connections_are_closed_and_waiting_ones_are_not() {
     let idle_max = Duration::from_millis(300);
     let gateway = Gateway::with(Settings { connections_max_idle: idle_max, ..settings() }, 6);
@@ -368,6 +513,17 @@ fn idle_connections_are_closed_and_waiting_ones_are_not() {
     assert!(start.elapsed() >= idle_max);
     waiting.expect(1, "time is up");
     waiting.expect_end();
+}
+
+#[test]
+fn a_closing_connection_whose_peer_takes_nothing_is_closed() {
+    let idle_max = Duration::from_millis(300);
+    let gateway = Gateway::with(Settings { connections_max_idle: idle_max, ..settings() }, 6);
+    let mut deaf = gateway.client();
+    deaf.send(Op::Large, 1, 24 << 20);
+    deaf.send_bytes(&[0xff; 4]);
+    wait_until("its reply is made", || gateway.server.reply_bytes_held() > 0);
+    wait_until("it is closed", || gateway.metrics.connections_open.get() == 0);
 }
 
 #[test]

@@ -176,10 +176,11 @@ impl Catalog {
     /// Updates partition 0, which makes a change hold.
     pub(super) fn commit(&self, zero: &Found, config: &Value, claim: &mut Claim) -> StoreResult<()> {
         match self.update(config, claim) {
-            Err(StoreError::NoAnswer) => {
-                let found = self.part(&zero.topic, zero.id, 0, claim)?;
-                if streams::same_metadata(found.config(), config) { Ok(()) } else { Err(StoreError::NoAnswer) }
-            }
+            // Only that it holds can be seen: it may come to hold yet.
+            Err(StoreError::NoAnswer) => match self.part(&zero.topic, zero.id, 0, claim) {
+                Ok(found) if streams::same_metadata(found.config(), config) => Ok(()),
+                _ => Err(StoreError::NoAnswer),
+            },
             outcome => outcome,
         }
     }

@@ -7,6 +7,7 @@
 //! removes it once it is too old to be under construction.
 
 use super::claim::Claim;
+use super::look::by_stem;
 use super::memory::Found;
 use super::room::Asked;
 use super::streams::{self, CREATION_MS_MAX, PARTITIONS_MAX, Plan, Standing};
@@ -15,7 +16,8 @@ use crate::store::{Sequence, StoreError, StoreResult, StreamInfo};
 use crate::wire::Uuid;
 use serde_json::Value;
 use slog::{debug, error, info, warn};
-use std::collections::BTreeMap;
+use std::cell::Cell;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -91,6 +93,9 @@ const PEERS_WAIT_MAX: Duration = Duration::from_secs(10);
 const PEERS_PAUSE_MIN: Duration = Duration::from_millis(20);
 const PEERS_PAUSE_MAX: Duration = Duration::from_millis(500);
 
+/// How long a creation waits for a removal of the topic before it; then clients ask again.
+const REMOVAL_WAIT_MAX: Duration = Duration::from_secs(2);
+
 /// How many failed creations are remembered for their left-overs.
 const FAILED_MAX: usize = 1_000;
 
@@ -117,7 +122,10 @@ impl Catalog {
         let exists = || CreateTopicError::Exists(format!("Topic '{}' already exists.", new.name));
         match self.look(&new.name) {
             Ok(Some(_)) => return Err(exists()),
-            Ok(None) => self.remove_remains(&new.name, deadline)?,
+            Ok(None) => {
+                self.await_removal(&new.name, deadline.min(self.clock.now().mono + REMOVAL_WAIT_MAX))?;
+                self.remove_remains(&new.name, deadline)?;
+            }
             // A stream without a leader stays where it is, and will be in the way.
             Err(StoreError::Unavailable) => {}
             Err(error) => return Err(error.into()),
@@ -136,8 +144,9 @@ impl Catalog {
         }
     }
 
-    /// Removes the topic of that name, if it (still) has that id; `None` takes any.
-    pub fn delete(&self, name: &str, id: Option<Uuid>, deadline: Instant) -> Result<Arc<Topic>, DeleteTopicError> {
+    /// Removes the topic of that name, if it (still) has that id; `None` takes any. A deletion that was cut short goes on, and a
+    /// damaged topic goes as well. Gives the topic's id.
+    pub fn delete(&self, name: &str, id: Option<Uuid>, deadline: Instant) -> Result<Uuid, DeleteTopicError> {
         let fault = DeleteTopicError::Store;
         if names::fault(name).is_some() {
             return Err(DeleteTopicError::Unknown);
@@ -149,31 +158,68 @@ impl Catalog {
             Err(StoreError::NoSpace(_)) => None,
             claimed => Some(claimed.map_err(fault)?),
         };
-        let topic = match self.look(name).map_err(fault)? {
-            Some(topic) if id.is_none_or(|id| id == topic.id) => topic,
-            _ => return Err(DeleteTopicError::Unknown),
+        let (found, partitions) = match self.look(name).map_err(fault)? {
+            Some(topic) => (Some(topic.id), (0..topic.partitions.len()).collect()),
+            None => {
+                let begun = claim.as_ref().and_then(Claim::deleting);
+                let found = begun.map_or_else(|| self.damaged(name), |id| Ok(Some(id))).map_err(fault)?;
+                (found, self.partitions_left(name, deadline).map_err(fault)?)
+            }
         };
-        match claim.as_mut().map(|claim| claim.begin_deletion(topic.id)) {
+        let Some(id) = found.filter(|found| id.is_none_or(|id| id == *found)) else {
+            return Err(DeleteTopicError::Unknown);
+        };
+        match claim.as_mut().map(|claim| claim.begin_deletion(id)) {
             // It only matters where this deletion is cut short.
             None | Some(Ok(()) | Err(StoreError::NoSpace(_) | StoreError::NoAnswer | StoreError::Unavailable)) => {}
             Some(Err(error)) => return Err(DeleteTopicError::Store(error)),
         }
-        for partition in 0..topic.partitions.len() {
-            let removed = self.remove_stream(name, partition, topic.id, deadline);
-            if let Err(error) = removed {
-                warn!(self.logger, "a topic could not be removed whole"; "topic" => name, "partition" => partition, "error" => %error);
-                self.remember_failed(topic.id);
-                self.invalidate(name);
-                return Err(DeleteTopicError::Store(error));
+        if let Err(error) = self.remove_partitions(name, id, partitions, &mut claim, deadline) {
+            warn!(self.logger, "a topic could not be removed whole"; "topic" => name, "error" => %error);
+            self.remember_failed(id);
+            self.invalidate(name);
+            return Err(DeleteTopicError::Store(error));
+        }
+        claim.iter_mut().for_each(Claim::end_deletion);
+        info!(self.logger, "topic removed"; "topic" => name, "id" => %id);
+        Ok(id)
+    }
+
+    /// Removes these partitions of a topic, of which the first may be partition 0.
+    fn remove_partitions(
+        &self,
+        name: &str,
+        id: Uuid,
+        partitions: BTreeSet<usize>,
+        claim: &mut Option<Claim>,
+        deadline: Instant,
+    ) -> StoreResult<()> {
+        for partition in partitions {
+            let by = match claim.as_mut().map(Claim::deadline) {
+                None | Some(Err(StoreError::NoSpace(_))) => deadline,
+                Some(by) => by?,
+            };
+            let (remove, unanswered) = (self.removal(name, partition, id), Cell::new(false));
+            let note = |error: &StoreError| unanswered.set(unanswered.get() || *error == StoreError::NoAnswer);
+            let removed = self.persist(by, |call| remove(call).inspect_err(note));
+            if let Some(claim) = claim.as_mut().filter(|_| unanswered.get()) {
+                claim.may_arrive_late();
             }
+            removed?;
             if partition == 0 {
                 let moment = self.memory.lock().expect("no holder panics").tick();
                 self.take_in(name, Found::Nothing, moment);
             }
         }
-        claim.iter_mut().for_each(Claim::end_deletion);
-        info!(self.logger, "topic removed"; "topic" => name, "id" => %topic.id);
-        Ok(topic)
+        Ok(())
+    }
+
+    /// The partitions of which there are streams under that name, be they whose they may.
+    fn partitions_left(&self, name: &str, deadline: Instant) -> StoreResult<BTreeSet<usize>> {
+        let listing = self.store.stream_list(&names::topic_subjects(name), deadline)?;
+        let silent = by_stem(&listing.silent).remove(names::stem(name).as_str()).unwrap_or_default();
+        let found = listing.streams.iter().filter_map(streams::read).filter(|found| found.topic == name);
+        Ok(found.map(|found| found.partition).chain(silent).collect())
     }
 
     /// Makes all streams of a plan, or gives false, with none made, if one of them is there already.
@@ -276,8 +322,13 @@ impl Catalog {
     /// Removes a partition's stream if it belongs to the topic with this id. Nothing guards the deletion itself, so the
     /// look is made right before.
     pub(super) fn remove_stream(&self, name: &str, partition: usize, id: Uuid, deadline: Instant) -> StoreResult<()> {
+        self.persist(deadline, self.removal(name, partition, id))
+    }
+
+    /// One attempt at that.
+    fn removal(&self, name: &str, partition: usize, id: Uuid) -> impl Fn(Instant) -> StoreResult<()> {
         let stream = names::stream(name, partition);
-        self.persist(deadline, |call| match self.store.stream_info(&stream, call) {
+        move |call| match self.store.stream_info(&stream, call) {
             Ok(info) => match streams::read(&info) {
                 Some(found) if found.id.is_none_or(|other| other == id) => {
                     gone(self.store.stream_delete(&stream, call))
@@ -285,7 +336,7 @@ impl Catalog {
                 _ => Ok(()),
             },
             Err(error) => gone(Err(error)),
-        })
+        }
     }
 
     /// Removes the streams that a creation or removal cut short has left of a name that is no topic.
@@ -308,19 +359,20 @@ impl Catalog {
             let text = format!("Topic '{name}' already exists: it is being created or removed by another gateway.");
             return Err(CreateTopicError::Exists(text));
         }
-        // No topic that was never whole has records. Where nobody has begun to delete this one, somebody has removed its partition 0
-        // by other means: what the others hold is not given up for that.
-        let records: Vec<_> = remains.iter().filter(|found| found.messages > 0 && !is_ours(found)).collect();
-        if !records.is_empty() {
+        // No topic that was never whole has records, nor partition 0, unless it is as good as made. Where nobody has begun to delete
+        // this one, streams of it were lost by other means: what is left is not given up for that.
+        let kept = |found: &&streams::Found| (found.messages > 0 || found.partition == 0) && !is_ours(found);
+        let lossy: Vec<_> = remains.iter().filter(kept).collect();
+        if !lossy.is_empty() {
             let half_deleted = self.half_deleted(name, deadline)?;
-            let damaged = records.iter().find(|found| found.id.is_none_or(|id| half_deleted != Some(id)));
+            let damaged = lossy.iter().find(|found| found.id.is_none_or(|id| half_deleted != Some(id)));
             if let Some(found) = damaged {
-                error!(self.logger, "a topic without its partition 0 is in the way of a new one of that name, and has records";
+                error!(self.logger, "a topic that has lost streams is in the way of a new one of that name";
                     "topic" => name, "stream" => &found.stream, "messages" => found.messages);
                 let text = format!(
-                    "Topic '{name}' has lost the stream of its partition 0, and '{}' holds records. Remove what is left of it \
-                    (nats stream rm) or restore that stream.",
-                    found.stream
+                    "Topic '{name}' has lost streams without being deleted, and '{}' is left with {} messages. Remove what is left \
+                    of it (nats stream rm) or restore what is missing.",
+                    found.stream, found.messages
                 );
                 return Err(CreateTopicError::Exists(text));
             }
@@ -332,20 +384,26 @@ impl Catalog {
         Ok(())
     }
 
-    /// Repeats a call that gets no answer.
+    /// Repeats a call that gets no answer. What got none may have been done, also where it is refused untried the next time.
     pub(super) fn persist<T>(&self, deadline: Instant, call: impl Fn(Instant) -> StoreResult<T>) -> StoreResult<T> {
-        let mut outcome = Err(StoreError::NoAnswer);
-        for _ in 0..TRIES {
+        /// JetStream "is temporarily unavailable": a cluster without a leader.
+        const NO_LEADER: u32 = 10008;
+        for attempt in 0..TRIES {
             let now = self.clock.now().mono;
             if now >= deadline {
                 break;
             }
-            outcome = call(deadline.min(now + CALL_TIMEOUT));
-            if !matches!(outcome, Err(StoreError::NoAnswer)) {
-                break;
+            match call(deadline.min(now + CALL_TIMEOUT)) {
+                Err(StoreError::NoAnswer) => {}
+                Err(StoreError::Unavailable | StoreError::Busy | StoreError::Refused { code: NO_LEADER, .. })
+                    if attempt > 0 =>
+                {
+                    break;
+                }
+                outcome => return outcome,
             }
         }
-        outcome
+        Err(StoreError::NoAnswer)
     }
 
     /// JetStream's refusals in the user's terms.

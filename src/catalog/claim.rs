@@ -3,7 +3,8 @@
 //! JetStream updates a stream's configuration unguarded: the last one wins. So whoever changes a topic that is there first
 //! writes its name into the bucket `kafka-gateways`, by compare-and-set. A claim ends when it is given back, or with its
 //! time, when a gateway died or does not know whether its last update may still arrive (ADR 25). A deletion writes down what
-//! it deletes, so that what one that was cut short has left can be told from what somebody else has damaged.
+//! it deletes, so that what one that was cut short has left can be told from what somebody else has damaged, and until when a
+//! removal that got no answer may still arrive: until then no topic of that name is made, which it would meet.
 
 use super::{Catalog, LOOK_TIMEOUT};
 use crate::cluster::BUCKET;
@@ -25,31 +26,57 @@ pub(super) struct Claim<'a> {
     /// When the change must be done, however often the claim is renewed.
     by: Instant,
     kept: bool,
-    /// The topic whose deletion has begun, be it by who had the claim before, and is not known to have ended.
+    removal: Removal,
+}
+
+/// What is known of a topic's removal, be it from who had the claim before.
+#[derive(Clone, Copy, Default)]
+struct Removal {
+    /// The topic whose deletion has begun and is not known to have ended.
     deleting: Option<Uuid>,
+    /// Until when one that got no answer may still arrive, in milliseconds since the epoch; 0: there is none.
+    late_ms: i64,
 }
 
 const UNTIL: &str = "until_ms";
 const DELETING: &str = "deleting";
+const LATE: &str = "late_ms";
 /// Tells our own write from another one's.
 const NONCE: &str = "nonce";
 
-/// What a claim says.
-fn open(entry: &KvEntry) -> Option<Value> {
-    entry.value.as_deref().and_then(sealed::open)
+/// What a claim says: its value, until when it is held, and what of a removal.
+fn open(entry: &KvEntry) -> (Value, i64, Removal) {
+    let said = entry.value.as_deref().and_then(sealed::open).unwrap_or(Value::Null);
+    let ms = |field: &str| said[field].as_i64().unwrap_or(0);
+    let removal = Removal { deleting: said[DELETING].as_str().and_then(Uuid::parse), late_ms: ms(LATE) };
+    let until_ms = ms(UNTIL);
+    (said, until_ms, removal)
 }
 
-fn deleting_of(said: Option<&Value>) -> Option<Uuid> {
-    said.and_then(|said| said[DELETING].as_str()).and_then(Uuid::parse)
-}
+const PREFIX: &str = "changing.";
 
 fn key_of(name: &str) -> String {
-    format!("changing.{}", keys::token(name))
+    format!("{PREFIX}{}", keys::token(name))
 }
 
 impl Catalog {
     /// Claims a topic; waits for others until `deadline`, then it is `Busy`.
     pub(super) fn claim(&self, name: &str, deadline: Instant) -> StoreResult<Claim<'_>> {
+        self.when_free(deadline, || self.try_claim(name, deadline))
+    }
+
+    /// Waits until nobody has a claim on that name, and no removal may still arrive; `Busy` when the time is up.
+    pub(super) fn await_removal(&self, name: &str, deadline: Instant) -> StoreResult<()> {
+        let key = key_of(name);
+        self.when_free(deadline, || {
+            let now = self.clock.now();
+            let (_, until_ms, removal) = open(&self.claim_entry(&key, now.mono + LOOK_TIMEOUT)?);
+            if now.wall_ms < until_ms.max(removal.late_ms) { Err(StoreError::Busy) } else { Ok(()) }
+        })
+    }
+
+    /// Asks again and again while others are in the way.
+    fn when_free<T>(&self, deadline: Instant, ask: impl Fn() -> StoreResult<T>) -> StoreResult<T> {
         let patience = deadline.saturating_duration_since(self.clock.now().mono);
         let looks = 1 + patience.as_millis() / PAUSE.as_millis();
         for look in 0..looks {
@@ -57,7 +84,7 @@ impl Catalog {
                 let changing = self.changing.lock().expect("no holder panics");
                 drop(self.changed.wait_timeout(changing, PAUSE).expect("no holder panics"));
             }
-            match self.try_claim(name, deadline) {
+            match ask() {
                 Err(StoreError::WrongLast(_) | StoreError::Busy) => {}
                 outcome => return outcome,
             }
@@ -70,20 +97,33 @@ impl Catalog {
         let key = key_of(name);
         let now = self.clock.now();
         let entry = self.claim_entry(&key, now.mono + LOOK_TIMEOUT)?;
-        let said = open(&entry);
-        let held = said.as_ref().and_then(|said| said[UNTIL].as_i64());
-        if held.is_some_and(|until_ms| now.wall_ms < until_ms) {
+        let (_, until_ms, removal) = open(&entry);
+        if now.wall_ms < until_ms {
             return Err(StoreError::Busy);
         }
-        let deleting = deleting_of(said.as_ref());
-        let revision = self.write_claim(&key, entry.revision, CLAIM_LASTS, deleting)?;
-        Ok(Claim { catalog: self, key, revision, taken: now.mono, by, kept: false, deleting })
+        let revision = self.write_claim(&key, entry.revision, CLAIM_LASTS, removal)?;
+        Ok(Claim { catalog: self, key, revision, taken: now.mono, by, kept: false, removal })
+    }
+
+    /// The topic of that name that is not served, but can be deleted.
+    pub fn deletable(&self, name: &str, deadline: Instant) -> StoreResult<Option<Uuid>> {
+        self.half_deleted(name, deadline)?.map_or_else(|| self.damaged(name), |id| Ok(Some(id)))
     }
 
     /// The topic of that name whose deletion has begun and is not known to have ended.
-    pub(super) fn half_deleted(&self, name: &str, deadline: Instant) -> StoreResult<Option<Uuid>> {
+    pub fn half_deleted(&self, name: &str, deadline: Instant) -> StoreResult<Option<Uuid>> {
         let entry = self.claim_entry(&key_of(name), deadline)?;
-        Ok(deleting_of(open(&entry).as_ref()))
+        Ok(open(&entry).2.deleting)
+    }
+
+    /// The name of the topic with that id whose deletion has begun and is not known to have ended.
+    pub fn half_deleted_by_id(&self, id: Uuid, deadline: Instant) -> StoreResult<Option<String>> {
+        let entries = match self.store.kv_list(BUCKET, &format!("{PREFIX}*"), deadline) {
+            Err(StoreError::NoStream) => Vec::new(),
+            listed => listed?,
+        };
+        let found = entries.into_iter().find(|(_, entry)| open(entry).2.deleting == Some(id));
+        Ok(found.and_then(|(key, _)| keys::text_of(key.strip_prefix(PREFIX)?)))
     }
 
     fn claim_entry(&self, key: &str, deadline: Instant) -> StoreResult<KvEntry> {
@@ -101,24 +141,18 @@ impl Catalog {
         }
     }
 
-    fn write_claim(
-        &self,
-        key: &str,
-        expected: Sequence,
-        lasts: Duration,
-        deleting: Option<Uuid>,
-    ) -> StoreResult<Sequence> {
+    fn write_claim(&self, key: &str, expected: Sequence, lasts: Duration, removal: Removal) -> StoreResult<Sequence> {
         let now = self.clock.now();
         let lasts_ms = i64::try_from(lasts.as_millis()).expect("a claim lasts seconds");
-        let deleting = deleting.map(|id| id.to_string());
-        let nonce = Uuid::random().to_string();
-        let value = json!({ UNTIL: now.wall_ms.saturating_add(lasts_ms), DELETING: deleting, NONCE: nonce });
+        let deleting = removal.deleting.map(|id| id.to_string());
+        let (until_ms, nonce) = (now.wall_ms.saturating_add(lasts_ms), Uuid::random().to_string());
+        let value = json!({ UNTIL: until_ms, DELETING: deleting, LATE: removal.late_ms, NONCE: nonce });
         let value = Some(sealed::seal(&value));
         match kv_replace(&*self.store, BUCKET, key, value, expected, now.mono + LOOK_TIMEOUT) {
             // It may have been the answer that was lost.
             Err(StoreError::NoAnswer) => {
                 let entry = self.store.kv_get(BUCKET, key, self.clock.now().mono + LOOK_TIMEOUT)?;
-                let is_ours = open(&entry).is_some_and(|said| said[NONCE].as_str() == Some(nonce.as_str()));
+                let is_ours = open(&entry).0[NONCE].as_str() == Some(nonce.as_str());
                 if is_ours { Ok(entry.revision) } else { Err(StoreError::NoAnswer) }
             }
             outcome => outcome,
@@ -131,7 +165,7 @@ impl Claim<'_> {
     pub fn deadline(&mut self) -> StoreResult<Instant> {
         let now = self.catalog.clock.now().mono;
         if now >= self.taken + CLAIM_USED_MAX / 2 {
-            self.renew(now, self.deleting)?;
+            self.renew(now)?;
         }
         Ok(self.by.min(self.taken + CLAIM_USED_MAX))
     }
@@ -143,18 +177,30 @@ impl Claim<'_> {
 
     /// Writes down that this topic is being deleted.
     pub fn begin_deletion(&mut self, id: Uuid) -> StoreResult<()> {
-        self.renew(self.catalog.clock.now().mono, Some(id))
+        self.removal.deleting = Some(id);
+        self.renew(self.catalog.clock.now().mono)
     }
 
-    fn renew(&mut self, now: Instant, deleting: Option<Uuid>) -> StoreResult<()> {
-        self.revision = self.catalog.write_claim(&self.key, self.revision, CLAIM_LASTS, deleting)?;
-        (self.taken, self.deleting) = (now, deleting);
+    fn renew(&mut self, now: Instant) -> StoreResult<()> {
+        self.revision = self.catalog.write_claim(&self.key, self.revision, CLAIM_LASTS, self.removal)?;
+        self.taken = now;
         Ok(())
+    }
+
+    /// The topic whose deletion has begun and is not known to have ended.
+    pub fn deleting(&self) -> Option<Uuid> {
+        self.removal.deleting
     }
 
     /// Nothing is left of the topic.
     pub fn end_deletion(&mut self) {
-        self.deleting = None;
+        self.removal.deleting = None;
+    }
+
+    /// A removal got no answer: it may still arrive, as long as what is done under a claim may.
+    pub fn may_arrive_late(&mut self) {
+        let lasts_ms = i64::try_from(CLAIM_LASTS.as_millis()).expect("a claim lasts seconds");
+        self.removal.late_ms = self.catalog.clock.now().wall_ms.saturating_add(lasts_ms);
     }
 
     /// Leaves it to its time: a change whose outcome is not known may still arrive.
@@ -169,12 +215,11 @@ impl Drop for Claim<'_> {
             return;
         }
         // Who cannot give it back lets it run out.
-        let _ = match self.deleting {
-            Some(_) => self.catalog.write_claim(&self.key, self.revision, Duration::ZERO, self.deleting),
-            None => {
-                let deadline = self.catalog.clock.now().mono + LOOK_TIMEOUT;
-                kv_replace(&*self.catalog.store, BUCKET, &self.key, None, self.revision, deadline)
-            }
+        let now = self.catalog.clock.now();
+        let _ = if self.removal.deleting.is_some() || now.wall_ms < self.removal.late_ms {
+            self.catalog.write_claim(&self.key, self.revision, Duration::ZERO, self.removal)
+        } else {
+            kv_replace(&*self.catalog.store, BUCKET, &self.key, None, self.revision, now.mono + LOOK_TIMEOUT)
         };
     }
 }

@@ -9,7 +9,7 @@ use super::claim::Claim;
 use super::room::Asked;
 use super::streams::{PARTITIONS_MAX, Standing};
 use super::{Catalog, LOOK_TIMEOUT, Topic, names};
-use crate::store::StoreError;
+use crate::store::{StoreError, StoreResult};
 use slog::{info, warn};
 use std::sync::Arc;
 use std::time::Instant;
@@ -55,16 +55,29 @@ impl Catalog {
         let present = topic.partitions.len();
         let count = present + Catalog::validate_growth(topic, count)?;
         let mut zero = self.part(&topic.name, Some(topic.id), 0, claim)?;
-        if zero.id.is_none() || zero.partition_count() != Some(present) {
+        match zero.partition_count() {
+            Some(count) if count == present && zero.id.is_some() => {}
+            // One of the two looks was old news.
+            Some(count) if count != present => return Err(StoreError::Unavailable.into()),
             // Made by an older gateway: from now on it says itself how many there are.
-            self.commit(&zero, &zero.adopted(topic), claim)?;
-            zero = self.part(&topic.name, Some(topic.id), 0, claim)?;
+            _ => {
+                self.commit(&zero, &zero.adopted(topic), claim)?;
+                zero = self.part(&topic.name, Some(topic.id), 0, claim)?;
+            }
         }
         for partition in (present..count).rev() {
             let by = claim.deadline()?;
-            let left = self.remove_stream(&topic.name, partition, topic.id, by);
+            let left = self.remove_uncounted(topic, partition, by);
             let config = |first| zero.sibling(partition, count, first);
             if let Err(error) = left.and_then(|()| self.make_stream(&config, by)) {
+                if error == StoreError::StreamExists {
+                    self.remove_beyond(topic, partition + 1, count);
+                    let stream = names::stream(&topic.name, partition);
+                    let text = format!(
+                        "'{stream}' is in the way of a new partition: it holds messages, or is not the topic's."
+                    );
+                    return Err(AlterTopicError::InvalidPartitions(text));
+                }
                 self.remove_beyond(topic, partition, count);
                 let bytes = zero.limits().max_bytes.unwrap_or(-1);
                 let asked = Asked { partitions: count - present, bytes, replicas: zero.replicas() };
@@ -88,11 +101,26 @@ impl Catalog {
         }
     }
 
+    /// Removes what a growth cut short has left of a partition. Nobody writes to a stream that is not counted: one with messages is
+    /// left where it is.
+    fn remove_uncounted(&self, topic: &Topic, partition: usize, deadline: Instant) -> StoreResult<()> {
+        let stream = names::stream(&topic.name, partition);
+        match self.persist(deadline, |call| self.store.stream_info(&stream, call)) {
+            Ok(info) if info.state.messages > 0 => {
+                warn!(self.logger, "a stream that is not counted as a partition has messages, and is left"; "stream" => stream);
+                Err(StoreError::StreamExists)
+            }
+            Ok(_) => self.remove_stream(&topic.name, partition, topic.id, deadline),
+            Err(StoreError::NoStream) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Removes a topic's streams of these partitions, which are not counted.
     fn remove_beyond(&self, topic: &Topic, from: usize, to: usize) {
         let deadline = self.clock.now().mono + LOOK_TIMEOUT;
         for partition in from..to {
-            if let Err(error) = self.remove_stream(&topic.name, partition, topic.id, deadline) {
+            if let Err(error) = self.remove_uncounted(topic, partition, deadline) {
                 let stream = names::stream(&topic.name, partition);
                 warn!(self.logger, "a stream of a partition that was not made is left"; "stream" => stream, "error" => %error);
                 return;

@@ -4,6 +4,7 @@ use super::memory::Found;
 use super::streams::{self, Parts, Standing};
 use super::{Catalog, LOOK_TIMEOUT, Topic, names};
 use crate::store::{StoreError, StoreResult};
+use crate::wire::Uuid;
 use slog::debug;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -84,13 +85,28 @@ impl Catalog {
         let is_complete = standing.as_ref().is_some_and(Standing::is_complete);
         let (found, moving) = match standing {
             Some(Standing::Whole(known)) => (Found::Whole(known), false),
-            Some(Standing::Part { missing, moving }) => {
+            Some(Standing::Part { missing, moving, id }) => {
                 debug!(self.logger, "a topic is not whole"; "topic" => name, "missing" => ?missing, "moving" => moving);
-                (Found::Part, is_complete)
+                (Found::Part(id), is_complete)
             }
             None => (Found::Nothing, false),
         };
         (self.take_in(name, found, began), moving)
+    }
+
+    /// Whether nothing is left of a topic that was not found some time ago. Where in doubt, it is not gone.
+    pub fn is_gone(&self, topic: &Topic) -> bool {
+        // The first look knows what was made a moment ago, the second what is damaged.
+        matches!(self.topic(&topic.name), Ok(found) if found.as_ref().is_none_or(|found| found.id != topic.id))
+            && matches!(self.examine(&topic.name), Ok(found) if found.as_ref().and_then(Standing::id) != Some(topic.id))
+    }
+
+    /// The topic of that name whose partition 0 is there and another one is not.
+    pub(super) fn damaged(&self, name: &str) -> StoreResult<Option<Uuid>> {
+        match self.examine(name)? {
+            Some(Standing::Part { missing, id, .. }) if !missing.is_empty() => Ok(id),
+            _ => Ok(None),
+        }
     }
 
     /// What the streams of that name amount to, read at their leaders; `None`: there is not even a partition 0.

@@ -18,10 +18,22 @@ pub const MADE_LATELY: Duration = Duration::from_secs(5);
 /// What a look at the store found of a name.
 pub enum Found {
     Whole(Known),
-    /// Streams, but no topic.
-    Part,
+    /// Streams, but no topic; partition 0, if it was found, belongs to the one with this id.
+    Part(Option<Uuid>),
     Nothing,
 }
+
+/// Why a topic is not served any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Loss {
+    /// It was deleted, or replaced by another one of its name.
+    Deleted,
+    /// Partition 0, with which a deletion begins, is there, another stream is not: it may come back.
+    Damaged,
+}
+
+/// A topic that is not served any more.
+pub type Lost = (Arc<Topic>, Loss);
 
 #[derive(Default)]
 pub struct Memory {
@@ -137,14 +149,14 @@ impl Memory {
         }
     }
 
-    /// What holds now, and the topic that is no more because of it.
+    /// What holds now, and the topic that is not served any more because of it.
     pub fn take_in(
         &mut self,
         name: &str,
         found: Found,
         began: u64,
         now: Instant,
-    ) -> (Option<Arc<Topic>>, Option<Arc<Topic>>) {
+    ) -> (Option<Arc<Topic>>, Option<Lost>) {
         let moment = self.tick();
         let newer = self.topics.get(name).is_some_and(|entry| entry.since > began)
             || self.absent.get(name).is_some_and(|absence| absence.since > began);
@@ -160,20 +172,23 @@ impl Memory {
         let known = match found {
             Found::Whole(known) => known,
             // It may be whole a moment later, and no advisory would tell.
-            Found::Part => return (None, before),
+            Found::Part(id) => {
+                let loss = |before: &Arc<Topic>| if id == Some(before.id) { Loss::Damaged } else { Loss::Deleted };
+                return (None, before.map(|before| (before.clone(), loss(&before))));
+            }
             Found::Nothing => {
                 // What was created since the look began may be just this topic.
                 if self.creation <= began && self.absent.len() < ABSENT_MAX {
                     self.absent.insert(name.to_owned(), Absence { at: now, since: moment });
                 }
-                return (None, before);
+                return (None, before.map(|before| (before, Loss::Deleted)));
             }
         };
         let topic = known.topic.clone();
         self.names_by_id.insert(topic.id, name.to_owned());
         self.topics.insert(name.to_owned(), Entry { known, since: moment, doubted, failed: None });
         let gone = before.filter(|before| before.id != topic.id);
-        (Some(topic), gone)
+        (Some(topic), gone.map(|gone| (gone, Loss::Deleted)))
     }
 
     pub fn sightings(&self, names: &HashSet<String>) -> Vec<Sighting> {
@@ -213,7 +228,7 @@ mod tests {
     /// What holds after a look that began at `began`, and what is no more because of it, by id.
     fn take_in(memory: &mut Memory, found: Found, began: u64, now: Instant) -> (Option<u8>, Option<u8>) {
         let (topic, gone) = memory.take_in("t", found, began, now);
-        (id(&topic), id(&gone))
+        (id(&topic), id(&gone.map(|(topic, _)| topic)))
     }
 
     #[test]
@@ -250,7 +265,7 @@ mod tests {
         memory.advise("t", Advice::Created, now);
         assert!(!memory.is_absent("t", now));
         let began = memory.tick();
-        take_in(&mut memory, Found::Part, began, now);
+        take_in(&mut memory, Found::Part(None), began, now);
         assert!(!memory.is_absent("t", now), "no advisory tells when it is whole");
     }
 

@@ -19,6 +19,7 @@ mod streams;
 
 pub use alter::{AlterTopicError, Alteration};
 pub use change::{CreateTopicError, DeleteTopicError, NewTopic};
+pub use memory::Loss;
 pub use streams::PARTITIONS_MAX;
 
 use crate::clock::Clock;
@@ -194,7 +195,7 @@ const LISTING_TIMEOUT: Duration = Duration::from_secs(10);
 /// may cost the whole `LOOK_TIMEOUT`.
 const FAILED_LOOKS_MAX: usize = 3;
 
-type DeleteListener = Box<dyn Fn(&Arc<Topic>) + Send + Sync>;
+type LossListener = Box<dyn Fn(&Arc<Topic>, Loss) + Send + Sync>;
 type RefreshListener = Box<dyn Fn(&[Sighting]) + Send + Sync>;
 
 pub struct Catalog {
@@ -211,7 +212,7 @@ pub struct Catalog {
     changed: Condvar,
     /// Ids of topics whose creation failed here and whose streams could not all be removed.
     failed: Mutex<HashSet<Uuid>>,
-    delete_listeners: RwLock<Vec<DeleteListener>>,
+    loss_listeners: RwLock<Vec<LossListener>>,
     refresh_listeners: RwLock<Vec<RefreshListener>>,
     /// Advisories arrive, so absence may be believed for a while.
     subscribed: AtomicBool,
@@ -237,7 +238,7 @@ impl Catalog {
             changing: Mutex::new(HashSet::new()),
             changed: Condvar::new(),
             failed: Mutex::new(HashSet::new()),
-            delete_listeners: RwLock::new(Vec::new()),
+            loss_listeners: RwLock::new(Vec::new()),
             refresh_listeners: RwLock::new(Vec::new()),
             subscribed: AtomicBool::new(false),
             neglected: Mutex::default(),
@@ -272,9 +273,9 @@ impl Catalog {
         self.defaults.carried_by(&self.store.info())
     }
 
-    /// Runs when a topic was deleted, or was replaced by another of its name. It must not block for long.
-    pub fn on_delete(&self, listener: DeleteListener) {
-        self.delete_listeners.write().expect("no holder panics").push(listener);
+    /// Runs when a topic is not served any more. It must not block for long.
+    pub fn on_loss(&self, listener: LossListener) {
+        self.loss_listeners.write().expect("no holder panics").push(listener);
     }
 
     /// Runs after each slow poll with all partitions seen.
@@ -511,16 +512,15 @@ impl Catalog {
     fn take_in(&self, name: &str, found: Found, began: u64) -> Option<Arc<Topic>> {
         let (topic, gone) =
             self.memory.lock().expect("no holder panics").take_in(name, found, began, self.clock.now().mono);
-        if let Some(gone) = gone {
-            self.tell_deleted(&gone);
+        if let Some((gone, loss)) = gone {
+            if loss == Loss::Damaged {
+                warn!(self.logger, "streams of a topic are missing; it is not served until they are back"; "topic" => name);
+            }
+            for listener in self.loss_listeners.read().expect("no holder panics").iter() {
+                listener(&gone, loss);
+            }
         }
         topic
-    }
-
-    fn tell_deleted(&self, topic: &Arc<Topic>) {
-        for listener in self.delete_listeners.read().expect("no holder panics").iter() {
-            listener(topic);
-        }
     }
 }
 

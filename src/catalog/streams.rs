@@ -199,6 +199,8 @@ pub(super) enum Standing {
         missing: Vec<usize>,
         /// Partition 0 has not been moved to its sequence range.
         moving: bool,
+        /// The topic that partition 0 belongs to; `None`: it was not found.
+        id: Option<Uuid>,
     },
 }
 
@@ -207,7 +209,15 @@ impl Standing {
     pub fn is_complete(&self) -> bool {
         match self {
             Standing::Whole(_) => true,
-            Standing::Part { missing, moving } => *moving && missing.is_empty(),
+            Standing::Part { missing, moving, .. } => *moving && missing.is_empty(),
+        }
+    }
+
+    /// The topic that partition 0 belongs to.
+    pub fn id(&self) -> Option<Uuid> {
+        match self {
+            Standing::Whole(known) => Some(known.topic.id),
+            Standing::Part { id, .. } => *id,
         }
     }
 }
@@ -227,12 +237,12 @@ pub(super) type Parts = BTreeMap<usize, Found>;
 
 pub(super) fn assemble(parts: &Parts, defaults: &CatalogDefaults, now_ms: i64) -> Standing {
     let Some(zero) = parts.get(&0) else {
-        return Standing::Part { missing: vec![0], moving: false };
+        return Standing::Part { missing: vec![0], moving: false, id: None };
     };
     let id = zero.id.unwrap_or_else(|| derived_id(&zero.topic, &zero.created));
     let count = zero.partitions.unwrap_or_else(|| (0..).take_while(|index| parts.contains_key(index)).count());
     if count == 0 || count > PARTITIONS_MAX {
-        return Standing::Part { missing: Vec::new(), moving: false };
+        return Standing::Part { missing: Vec::new(), moving: false, id: Some(id) };
     }
     let missing: Vec<usize> = (0..count).filter(|index| !parts.contains_key(index)).collect();
     let ours: Vec<&Found> = parts.range(..count).map(|(_, part)| part).collect();
@@ -240,7 +250,7 @@ pub(super) fn assemble(parts: &Parts, defaults: &CatalogDefaults, now_ms: i64) -
     // Partition 0 is made last, and nobody may write to it before its sequence has been moved.
     let moving = zero.first.is_some_and(|first| zero.last.next() < first) && is_young(&zero.created, now_ms);
     if !missing.is_empty() || strange || moving {
-        return Standing::Part { missing, moving };
+        return Standing::Part { missing, moving, id: Some(id) };
     }
     let topic = Topic {
         id,

@@ -2,20 +2,21 @@
 //!
 //! Behavior:
 //! - Names and ids are answered in the order of the request, one row each; what is asked for twice is not deleted.
-//! - Deleting releases everything that waits for the topic, and its committed offsets (see `Catalog::on_delete`).
+//! - A deletion that was cut short (its time was up, the store did not answer) is finished by asking for it again, by name or by id;
+//!   until then the topic counts as there to be deleted, and so does one that has lost a stream, by its name.
+//! - Deleting releases everything that waits for the topic, and its committed offsets (see `Catalog::on_loss`).
 //!
 //! Version notes: up to 5 by name, from 6 on by name or id (KIP-516).
 
 use super::errors::{delete_topic_error, for_admin};
 use super::{Context, Outcome};
-use crate::catalog::{DeleteTopicError, Topic};
+use crate::catalog::{DeleteTopicError, names};
 use crate::protocol::error_code::ErrorCode;
 use crate::protocol::messages::delete_topics::{
     DeletableTopicResult, DeleteTopicState, DeleteTopicsRequest, DeleteTopicsResponse,
 };
 use crate::wire::Uuid;
 use std::collections::HashSet;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 const TIMEOUT_MIN: Duration = Duration::from_secs(1);
@@ -42,15 +43,15 @@ pub fn handle(cx: &Context, request: DeleteTopicsRequest) -> Outcome {
         })
         .collect();
     let mut ids = HashSet::new();
-    let by_two_ways: HashSet<Uuid> = found.iter().flatten().map(|t| t.id).filter(|id| !ids.insert(*id)).collect();
+    let by_two_ways: HashSet<Uuid> = found.iter().flatten().map(|(_, id)| *id).filter(|id| !ids.insert(*id)).collect();
 
     let responses = items
         .into_iter()
         .zip(found)
         .map(|(item, found)| {
-            let outcome = found.and_then(|topic| match by_two_ways.contains(&topic.id) {
+            let outcome = found.and_then(|(name, id)| match by_two_ways.contains(&id) {
                 true => Err((ErrorCode::INVALID_REQUEST, "The topic is asked for by name and by id.".to_owned())),
-                false => delete(cx, item, &topic, deadline),
+                false => delete(cx, item, name, deadline),
             });
             result(item, outcome)
         })
@@ -62,16 +63,33 @@ fn key(item: &DeleteTopicState) -> (&Option<String>, Uuid) {
     (&item.name, item.topic_id)
 }
 
-fn find(cx: &Context, item: &DeleteTopicState, deadline: Instant) -> Result<Arc<Topic>, Refusal> {
+/// A topic's name and id.
+type Named = (String, Uuid);
+
+fn find(cx: &Context, item: &DeleteTopicState, deadline: Instant) -> Result<Named, Refusal> {
+    let catalog = &cx.services.catalog;
     let (found, missing) = match (&item.name, item.topic_id) {
         (None, Uuid::ZERO) => {
             let text = "Neither topic name nor id were specified.".to_owned();
             return Err((ErrorCode::INVALID_REQUEST, text));
         }
-        (Some(name), Uuid::ZERO) => (cx.topic_by(name, deadline), delete_topic_error(&DeleteTopicError::Unknown)),
+        (Some(name), Uuid::ZERO) => {
+            let half = || match names::fault(name) {
+                None => catalog.deletable(name, deadline),
+                Some(_) => Ok(None),
+            };
+            let found = match cx.topic_by(name, deadline) {
+                Ok(None) => half(),
+                found => found.map(|topic| topic.map(|topic| topic.id)),
+            };
+            (found.map(|id| Some((name.clone(), id?))), delete_topic_error(&DeleteTopicError::Unknown))
+        }
         (None, id) => {
-            let text = "This server does not host this topic id.".to_owned();
-            (cx.topic_by_id(&id), (ErrorCode::UNKNOWN_TOPIC_ID, text))
+            let found = match cx.topic_by_id(&id) {
+                Ok(None) => catalog.half_deleted_by_id(id, deadline),
+                found => found.map(|topic| topic.map(|topic| topic.name.clone())),
+            };
+            (found.map(|name| Some((name?, id))), unknown_id())
         }
         (Some(_), _) => {
             let text = "You may not specify both topic name and topic id.".to_owned();
@@ -81,20 +99,23 @@ fn find(cx: &Context, item: &DeleteTopicState, deadline: Instant) -> Result<Arc<
     found.map_err(|error| (for_admin(&error), error.to_string()))?.ok_or(missing)
 }
 
-fn delete(cx: &Context, item: &DeleteTopicState, topic: &Topic, deadline: Instant) -> Result<Arc<Topic>, Refusal> {
-    // Who asked by name wants whatever has that name; who asked by id wants that one.
-    let id = Some(item.topic_id).filter(|id| *id != Uuid::ZERO);
-    cx.services.catalog.delete(&topic.name, id, deadline).map_err(|error| match error {
-        DeleteTopicError::Unknown if id.is_some() => {
-            (ErrorCode::UNKNOWN_TOPIC_ID, "This server does not host this topic id.".to_owned())
-        }
-        error => delete_topic_error(&error),
-    })
+fn unknown_id() -> Refusal {
+    (ErrorCode::UNKNOWN_TOPIC_ID, "This server does not host this topic id.".to_owned())
 }
 
-fn result(item: &DeleteTopicState, outcome: Result<Arc<Topic>, Refusal>) -> DeletableTopicResult {
+fn delete(cx: &Context, item: &DeleteTopicState, name: String, deadline: Instant) -> Result<Named, Refusal> {
+    // Who asked by name wants whatever has that name; who asked by id wants that one.
+    let id = Some(item.topic_id).filter(|id| *id != Uuid::ZERO);
+    match cx.services.catalog.delete(&name, id, deadline) {
+        Ok(id) => Ok((name, id)),
+        Err(DeleteTopicError::Unknown) if id.is_some() => Err(unknown_id()),
+        Err(error) => Err(delete_topic_error(&error)),
+    }
+}
+
+fn result(item: &DeleteTopicState, outcome: Result<Named, Refusal>) -> DeletableTopicResult {
     match outcome {
-        Ok(topic) => DeletableTopicResult { name: Some(topic.name.clone()), topic_id: topic.id, ..Default::default() },
+        Ok((name, topic_id)) => DeletableTopicResult { name: Some(name), topic_id, ..Default::default() },
         Err((code, text)) => DeletableTopicResult {
             name: item.name.clone(),
             topic_id: item.topic_id,

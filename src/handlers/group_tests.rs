@@ -466,17 +466,19 @@ fn b026_commits_for_a_deleted_topic_do_not_count_for_its_successor() {
 }
 
 #[test]
-fn commits_outlive_a_clusters_leader_that_does_not_know_their_topic_yet() {
-    let rig = Rig::new();
-    rig.store.set_clustered(true);
-    rig.commit(2, "g", &[("a", &[(0, 7)])]);
-    let deadline = rig.clock.now().mono + Duration::from_secs(5);
-    let streams = rig.store.stream_list("kafka.a.*", deadline).expect("the memory answers").streams;
-    streams.iter().for_each(|stream| rig.store.stream_delete(&stream.name, deadline).expect("it is there"));
-    rig.sleep(Duration::from_secs(10));
-    streams.iter().for_each(|stream| drop(rig.store.stream_create(&stream.config, deadline).expect("there again")));
-    rig.sleep(Duration::from_secs(60));
-    assert_eq!(rig.fetch(5, "g", Some(&[("a", &[0])])), (vec![row("a", &[(0, 7, 0)])], 0));
+fn commits_outlive_a_clusters_leader_that_does_not_know_their_topic_yet_and_the_loss_of_one_stream() {
+    for (clustered, lost, away) in [(true, "kafka.a.*", 10), (false, "kafka.a.2", 100), (true, "kafka.a.2", 100)] {
+        let rig = Rig::new();
+        rig.store.set_clustered(clustered);
+        rig.commit(2, "g", &[("a", &[(0, 7)])]);
+        let deadline = rig.clock.now().mono + Duration::from_secs(5);
+        let streams = rig.store.stream_list(lost, deadline).expect("the memory answers").streams;
+        streams.iter().for_each(|stream| rig.store.stream_delete(&stream.name, deadline).expect("it is there"));
+        rig.sleep(Duration::from_secs(away));
+        streams.iter().for_each(|stream| drop(rig.store.stream_create(&stream.config, deadline).expect("there again")));
+        rig.sleep(Duration::from_secs(60));
+        assert_eq!(rig.fetch(5, "g", Some(&[("a", &[0])])), (vec![row("a", &[(0, 7, 0)])], 0), "{lost}");
+    }
 }
 
 #[test]

@@ -131,6 +131,8 @@ pub enum Kind {
     Light,
     /// May wait for the store.
     Heavy,
+    /// Heavy, and its reply may be large: none is made while too many bytes of replies are not taken by their peers.
+    Fetch,
     /// Heavy, and begun before an earlier Produce of its connection has finished.
     Produce,
 }
@@ -335,6 +337,7 @@ impl Dispatch for Gateway {
     fn kind(&self, frame: &[u8]) -> Kind {
         match frame::peek_api(frame) {
             Some(ApiKey::Produce) => Kind::Produce,
+            Some(ApiKey::Fetch) => Kind::Fetch,
             Some(ApiKey::ApiVersions) => Kind::Light,
             Some(ApiKey::Heartbeat) if self.is_light(frame, heartbeat::is_in_memory) => Kind::Light,
             Some(ApiKey::FindCoordinator) if self.is_light(frame, find_coordinator::is_in_memory) => Kind::Light,

@@ -67,10 +67,6 @@ impl Budget {
         }
     }
 
-    pub(super) fn overdrawn_by(&self) -> Option<WaiterId> {
-        *self.overdraft.lock().expect("no holder panics")
-    }
-
     /// Request bytes that may still be held.
     pub(super) fn room(&self) -> usize {
         self.held_max.saturating_sub(self.held.load(Ordering::Relaxed))

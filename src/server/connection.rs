@@ -1,12 +1,14 @@
 //! One client's connection: its socket, its buffers, and the requests that are under way.
 
 use super::budget::Held;
-use super::buffers::{Input, Output};
+use super::buffers::{Front, Input, Output};
 use super::hub::Hub;
 use super::in_flight::{InFlight, Settled};
+use super::pace::Pace;
 use super::timing::Timing;
 use super::turn;
 use super::worker::{Work, Worker};
+use crate::handlers::Kind;
 use crate::limits::{LEAVING_TIMED_MAX, REQUEST_BYTES_FREE, UNSENT_BYTES_MAX};
 use crate::wake::WaiterId;
 use std::collections::VecDeque;
@@ -36,13 +38,17 @@ pub(super) struct Connection {
     pub drained: bool,
     /// It may not read on because the process holds too much; it stands in the hub's list.
     pub starved: bool,
+    /// Its fetch, parked or at the front, waits until peers have taken enough replies; nothing else is under way.
+    pub held_back: bool,
     /// Why it must be closed at its next turn, if it must.
     pub doomed: Option<&'static str>,
     /// When bytes last came or went.
     pub last_active: Instant,
+    /// How it moves what is held for it.
+    pub pace: Pace,
     /// What `deadline` said when it was laid to rest.
     pub due: Option<Instant>,
-    /// When a timer will look after it, if one is set.
+    /// When the timer that was set for it comes, if it has not come yet.
     pub timer_at: Option<Instant>,
     charged: usize,
     charged_unsent: usize,
@@ -85,8 +91,10 @@ impl Connection {
             woken: false,
             drained: true,
             starved: false,
+            held_back: false,
             doomed: None,
             last_active: now,
+            pace: Pace::new(now),
             due: None,
             timer_at: None,
             charged: 0,
@@ -108,8 +116,15 @@ impl Connection {
     pub(super) fn deadline(&self) -> Option<Instant> {
         match self.phase {
             Phase::Lingering(until) => Some(until),
+            _ if self.held_back => None,
             _ => self.in_flight.deadline(),
         }
+    }
+
+    /// When a timer is to look after it: when it is due, but not so far ahead that one that is gone by then leaves something
+    /// behind for as long as it wanted to wait.
+    pub(super) fn next_call(&self, now: Instant) -> Option<Instant> {
+        self.due.map(|due| due.min(now + self.hub.settings.call_ahead_max))
     }
 
     /// Moves the replies whose turn has come to the output, up to a `Close`.
@@ -141,6 +156,7 @@ impl Connection {
                 self.hub.metrics.bytes_out.add(sent as u64);
                 self.last_active = now;
             }
+            self.pace.advance(sent, self.held_for_peer(), now);
         }
         self.note_sent();
         Ok(())
@@ -160,8 +176,33 @@ impl Connection {
         self.queued_at.take().map_or(Duration::ZERO, |at| at.elapsed())
     }
 
+    /// Bytes that are held because the peer has not sent more, or taken more.
+    pub(super) fn held_for_peer(&self) -> usize {
+        self.input.len() + self.output.unsent()
+    }
+
+    /// Whether its peer must take replies before there are more.
     pub(super) fn is_backed_up(&self) -> bool {
-        self.output.unsent() >= UNSENT_BYTES_MAX
+        let unsent = self.output.unsent();
+        unsent >= UNSENT_BYTES_MAX || unsent > 0 && self.hub.budget.is_clogged()
+    }
+
+    /// Sees to it that a fetch, alone as it is, makes no reply while too many are not taken.
+    pub(super) fn is_held_back(&mut self, kind: Kind) -> bool {
+        self.held_back = false;
+        if kind == Kind::Fetch && self.hub.budget.is_clogged() {
+            self.hub.clone().hold_back(self);
+        }
+        self.held_back
+    }
+
+    /// Whether it is for its peer to free the room that it takes: to send the rest of a frame, or to take the replies before
+    /// one. Our doing it is not if a read waits for room, or a frame for what the store must do first; a fetch in front has a
+    /// wait that the peer has chosen.
+    pub(super) fn hoards(&self) -> bool {
+        let waits_for_us = self.starved || self.held_back;
+        let has_begun = self.input.len() > 0 && charge(self.input.capacity()) > 0;
+        has_begun && !waits_for_us && (self.input.front() == Front::Partial || self.in_flight.is_all(Kind::Fetch))
     }
 
     /// Asks the budget for a read of `size` bytes.

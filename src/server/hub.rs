@@ -9,16 +9,17 @@ use super::timing::Timing;
 use super::worker::{Pool, panic_text};
 use crate::clock::{Clock, Now};
 use crate::handlers::{Dispatch, Kind, Parked};
-use crate::limits::{CALL_AHEAD_MAX, PEER_LOG_INTERVAL, ROOM_RETRY, STALL_MAX};
+use crate::limits::{PEER_LOG_INTERVAL, ROOM_RETRY, UNSENT_BYTES_MAX};
 use crate::logging::Brake;
 use crate::metrics::Metrics;
 use crate::wake::{WaiterId, Wakeups};
 use polling::{Event, Poller};
 use slog::{Logger, debug, error, warn};
+use std::cmp::Reverse;
 use std::collections::VecDeque;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -42,6 +43,8 @@ pub(super) struct Hub {
     next_id: AtomicU64,
     /// Connections that found no room in the budget, in the order in which they are tried again.
     starved: Mutex<VecDeque<WaiterId>>,
+    /// Whether `release` is to come, because some connection may be held back.
+    holds_back: AtomicBool,
 }
 
 /// How far the server's end has come.
@@ -76,6 +79,7 @@ impl Hub {
             stage: AtomicU8::new(Stage::Serving as u8),
             next_id: AtomicU64::new(1),
             starved: Mutex::new(VecDeque::new()),
+            holds_back: AtomicBool::new(false),
         }
     }
 
@@ -166,9 +170,7 @@ impl Hub {
             return None;
         }
         connection.due = connection.deadline();
-        if let Some(due) = connection.due {
-            self.set_timer(&mut connection, due);
-        }
+        self.set_timer(&mut connection);
         self.places.rest(connection)
     }
 
@@ -183,15 +185,16 @@ impl Hub {
         Ok(())
     }
 
-    /// Sees to it that a timer looks after the connection no later than `deadline`. One timer serves many requests: when
+    /// Sees to it that a timer looks after the connection no later than it is due. One timer serves many requests: when
     /// it comes early, it is set again.
-    fn set_timer(self: &Arc<Self>, connection: &mut Connection, deadline: Instant) {
+    fn set_timer(self: &Arc<Self>, connection: &mut Connection) {
         let now = self.clock.now().mono;
-        if connection.timer_at.is_some_and(|at| at > now && at <= deadline) {
+        let Some(at) = connection.next_call(now) else { return };
+        if connection.timer_at.is_some_and(|set| set > now && set <= at) {
             return;
         }
-        connection.timer_at = Some(deadline);
-        self.call_timer_at(connection.id, deadline);
+        connection.timer_at = Some(at);
+        self.call_timer_at(connection.id, at);
     }
 
     fn call_timer_at(self: &Arc<Self>, id: WaiterId, at: Instant) {
@@ -201,8 +204,7 @@ impl Hub {
             Err(Some(later)) => hub.call_timer_at(id, later),
             Err(None) => {}
         };
-        // One that is gone by then has left nothing behind for longer than that, however long it wanted to wait.
-        self.pool.call_at(at.min(self.clock.now().mono + CALL_AHEAD_MAX), Box::new(call));
+        self.pool.call_at(at, Box::new(call));
     }
 
     /// Ends a connection: what is parked for it is abandoned, its socket is closed.
@@ -247,13 +249,13 @@ impl Hub {
         self.pool.call_at(self.clock.now().mono + ROOM_RETRY, Box::new(move || hub.retry_starved()));
     }
 
-    /// Has as many starved connections try again as may find room, one in any case: it may get the overdraft. Whoever has
-    /// that and makes no progress is closed, because the others wait for it.
+    /// Has as many starved connections try again as may find room, one in any case: it may get the overdraft. Whoever holds
+    /// room, the overdraft or not, and goes on too slowly is closed, because the others wait for it.
     fn retry_starved(self: &Arc<Self>) {
-        let now = self.clock.now().mono;
-        if let Some(holder) = self.budget.overdrawn_by() {
-            let stuck = |c: &Connection| c.id == holder && now.saturating_duration_since(c.last_active) > STALL_MAX;
-            self.doom("holds the room others wait for, and sends nothing", stuck);
+        if self.budget.room() < ROOM_PER_TRY {
+            let (now, stall_max) = (self.clock.now().mono, self.settings.stall_max);
+            let stuck = |c: &Connection| c.pace.is_slower_than(stall_max, now) && c.hoards();
+            self.doom("sends too slowly, and others wait for the room", stuck);
         }
         let tries = self.budget.room() / ROOM_PER_TRY + 1;
         let mut starved = self.starved.lock().expect("no holder panics");
@@ -268,12 +270,41 @@ impl Hub {
         }
     }
 
-    /// Closes, by way of a worker, the resting connections that `which` picks.
-    fn doom(&self, reason: &'static str, which: impl Fn(&Connection) -> bool) {
-        for mut connection in self.places.take_all(false, which) {
+    /// Has a connection whose next reply may be large wait until peers have taken enough of those that are made.
+    pub(super) fn hold_back(self: &Arc<Self>, connection: &mut Connection) {
+        connection.held_back = true;
+        if !self.holds_back.swap(true, Ordering::SeqCst) {
+            self.release_later();
+        }
+    }
+
+    fn release_later(self: &Arc<Self>) {
+        let hub = self.clone();
+        self.pool.call_at(self.clock.now().mono + ROOM_RETRY, Box::new(move || hub.release()));
+    }
+
+    /// Has all that are held back try again when replies may be made, those first whose peers have taken most so far: a crowd
+    /// that is new and takes nothing must not come before them, round after round. Each sees for itself whether they still may.
+    fn release(self: &Arc<Self>) {
+        if self.budget.is_clogged() {
+            return self.release_later();
+        }
+        // Before the connections are looked at: who is held back after that sees to a release itself.
+        self.holds_back.store(false, Ordering::SeqCst);
+        let mut held_back = self.places.take_all(true, |c| c.held_back);
+        held_back.sort_by_key(|c| (Reverse(c.output.sent()), c.last_active));
+        held_back.into_iter().for_each(|c| self.submit(c));
+    }
+
+    /// Closes, by way of a worker, the resting connections that `which` picks. Gives whether there were any.
+    fn doom(&self, reason: &'static str, which: impl Fn(&Connection) -> bool) -> bool {
+        let doomed = self.places.take_all(false, which);
+        let any = !doomed.is_empty();
+        for mut connection in doomed {
             connection.doomed = Some(reason);
             self.pool.submit(connection);
         }
+        any
     }
 
     /// Closes what has been idle too long, now and again and again. A request in flight keeps its connection; an answer
@@ -283,14 +314,24 @@ impl Hub {
             return;
         }
         let now = self.clock.now().mono;
-        let idle_max = self.settings.connections_max_idle;
+        let (idle_max, stall_max) = (self.settings.connections_max_idle, self.settings.stall_max);
         let quiet = |c: &Connection, limit: Duration| now.saturating_duration_since(c.last_active) >= limit;
-        self.doom("idle", |c| c.in_flight.is_empty() && c.phase == Phase::Open && quiet(c, idle_max));
+        let is_idle = |c: &Connection| match c.phase {
+            Phase::Open | Phase::PeerDone => quiet(c, idle_max),
+            Phase::Closing => quiet(c, idle_max.min(stall_max)),
+            Phase::Lingering(_) => false,
+        };
+        self.doom("idle", |c| c.in_flight.is_empty() && is_idle(c));
         if self.budget.is_clogged() {
-            self.doom("takes no replies", |c| c.output.unsent() > 0 && quiet(c, STALL_MAX));
+            let is_slow = |c: &Connection, least| c.output.unsent() >= least && c.pace.is_slower_than(stall_max, now);
+            let reason = "takes its replies too slowly, and others wait";
+            // Whoever holds little is closed only if nobody else is to blame.
+            if !self.doom(reason, |c| is_slow(c, UNSENT_BYTES_MAX)) {
+                self.doom(reason, |c| is_slow(c, 1));
+            }
         }
         let hub = self.clone();
-        let period = (idle_max / 8).clamp(Duration::from_millis(20), Duration::from_secs(5));
+        let period = (idle_max / 8).min(stall_max / 2).clamp(Duration::from_millis(20), Duration::from_secs(5));
         self.pool.call_at(now + period, Box::new(move || hub.sweep()));
     }
 }

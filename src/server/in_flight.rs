@@ -68,6 +68,11 @@ impl InFlight {
         self.entries.iter().all(|entry| entry.kind == kind)
     }
 
+    /// What the first is; none is begun beside a fetch.
+    pub(super) fn first_kind(&self) -> Option<Kind> {
+        self.entries.front().map(|entry| entry.kind)
+    }
+
     /// What is parked, for people.
     pub(super) fn waiting(&self) -> impl Iterator<Item = Waiting> {
         self.entries.iter().filter_map(|entry| match &entry.state {

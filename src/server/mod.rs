@@ -14,6 +14,7 @@ mod connection;
 mod files;
 mod hub;
 mod in_flight;
+mod pace;
 mod places;
 mod poller;
 mod timers;
@@ -28,7 +29,7 @@ use crate::activity::Dump;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::handlers::Dispatch;
-use crate::limits::{PARKED_LISTED_MAX, REPLY_BYTES_HELD_MAX, REQUEST_BYTES_HELD_MAX};
+use crate::limits::{CALL_AHEAD_MAX, PARKED_LISTED_MAX, REPLY_BYTES_HELD_MAX, REQUEST_BYTES_HELD_MAX, STALL_MAX};
 use crate::metrics::Metrics;
 use crate::wake::Wakeups;
 use acceptor::Acceptor;
@@ -56,6 +57,10 @@ pub struct Settings {
     pub slow_request: Duration,
     pub request_bytes_held_max: usize,
     pub reply_bytes_held_max: usize,
+    /// How long a peer may hold what others wait for without moving its share.
+    pub stall_max: Duration,
+    /// How far ahead a timer looks after a connection.
+    pub call_ahead_max: Duration,
 }
 
 impl From<&Config> for Settings {
@@ -68,6 +73,8 @@ impl From<&Config> for Settings {
             slow_request: config.slow_request,
             request_bytes_held_max: REQUEST_BYTES_HELD_MAX,
             reply_bytes_held_max: REPLY_BYTES_HELD_MAX,
+            stall_max: STALL_MAX,
+            call_ahead_max: CALL_AHEAD_MAX,
         }
     }
 }

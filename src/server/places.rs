@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 /// Exactly one owner at any time.
 enum Place {
-    /// Waits for its socket.
+    /// Waits for its socket, and takes no wake-ups: nothing is parked, or it is held back.
     Idle(Box<Connection>),
     /// Waits for its socket and for someone else: a wake-up or a deadline takes it out.
     Parked(Box<Connection>),
@@ -102,12 +102,12 @@ impl Places {
     /// What is parked: those that wait longest first, at most `max`, and how many more there are.
     pub(super) fn parked(&self, max: usize) -> (Vec<Waiting>, usize) {
         let table = self.table();
-        let parked = table.values().filter_map(|place| match place {
-            Place::Parked(connection) => Some(connection),
-            Place::Idle(_) | Place::Busy(_) => None,
+        let resting = table.values().filter_map(|place| match place {
+            Place::Idle(connection) | Place::Parked(connection) => Some(connection),
+            Place::Busy(_) => None,
         });
         let mut oldest: Vec<(Instant, &InFlight)> =
-            parked.filter_map(|c| Some((c.in_flight.parked_since()?, &c.in_flight))).collect();
+            resting.filter_map(|c| Some((c.in_flight.parked_since()?, &c.in_flight))).collect();
         oldest.sort_by_key(|(since, _)| *since);
         let count: usize = oldest.iter().map(|(_, in_flight)| in_flight.parked_count()).sum();
         let listed: Vec<Waiting> = oldest.iter().flat_map(|(_, in_flight)| in_flight.waiting()).take(max).collect();
@@ -115,13 +115,13 @@ impl Places {
         (listed, unlisted)
     }
 
-    /// The timer of a connection has come: takes it out if it is parked and due; otherwise says when it will be.
+    /// The timer of a connection has come: takes it out if it is parked and due; otherwise says when the timer is to come again.
     pub(super) fn take_due(&self, id: WaiterId, now: Instant) -> Result<Box<Connection>, Option<Instant>> {
         let mut table = self.table();
         let place = table.get_mut(&id).ok_or(None)?;
         match place {
             Place::Parked(connection) => {
-                connection.timer_at = connection.due.filter(|due| *due > now);
+                connection.timer_at = connection.next_call(now).filter(|at| *at > now);
                 match connection.timer_at {
                     None => place.take(Cause::WakeUp).ok_or(None),
                     later => Err(later),

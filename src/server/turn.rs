@@ -128,13 +128,21 @@ impl Turn<'_> {
             return Some(Next::PassOn);
         }
         if std::mem::take(&mut self.connection.woken) {
-            self.connection.starved = false;
+            if std::mem::take(&mut self.connection.starved) {
+                // It was not read meanwhile, so its pace was not its own.
+                self.connection.pace.restart(self.connection.held_for_peer(), self.hub.clock.now().mono);
+            }
             self.ask_parked();
         }
         None
     }
 
     fn ask_parked(&mut self) {
+        if let Some(kind) = self.connection.in_flight.first_kind()
+            && self.connection.is_held_back(kind)
+        {
+            return;
+        }
         let (hub, now) = (self.hub, self.hub.clock.now());
         let watch = hub.watch(self.connection.id);
         activity::enter(Doing::Asking);
@@ -154,13 +162,15 @@ impl Turn<'_> {
         if front != Front::Partial {
             self.connection.repay();
         }
-        let may_begin = !draining && !matches!(self.connection.phase, Phase::Closing | Phase::Lingering(_));
+        // Asked once: whoever did not begin because of it must try again when it has sent all.
+        let backed_up = self.connection.is_backed_up();
+        let may_begin =
+            !draining && !backed_up && !matches!(self.connection.phase, Phase::Closing | Phase::Lingering(_));
         if let (Front::Complete(length), true) = (&front, may_begin)
             && let Some(step) = self.begin_next(*length)
         {
             return step;
         }
-        let backed_up = self.connection.is_backed_up();
         if self.flush().is_err() {
             return Step::Over(Next::Close("write failed"));
         }
@@ -208,19 +218,15 @@ impl Turn<'_> {
 
     fn may_begin(&mut self, kind: Kind, length: usize) -> bool {
         let connection = &mut *self.connection;
-        if connection.is_backed_up() || connection.in_flight.ends_in_close() {
-            return false;
-        }
-        if kind == Kind::Heavy && self.hub.budget.is_clogged() {
-            self.hub.starve(connection);
-            return false;
-        }
         let under_way = &connection.in_flight;
-        under_way.is_empty()
-            || kind == Kind::Produce
-                && under_way.is_all(Kind::Produce)
-                && under_way.len() < PRODUCE_IN_FLIGHT_MAX
-                && under_way.frame_bytes() + length <= PRODUCE_IN_FLIGHT_BYTES_MAX
+        if under_way.is_empty() {
+            return !connection.is_held_back(kind);
+        }
+        kind == Kind::Produce
+            && under_way.is_all(Kind::Produce)
+            && !under_way.ends_in_close()
+            && under_way.len() < PRODUCE_IN_FLIGHT_MAX
+            && under_way.frame_bytes() + length <= PRODUCE_IN_FLIGHT_BYTES_MAX
     }
 
     fn begin(&mut self, kind: Kind, length: usize) {
@@ -235,6 +241,7 @@ impl Turn<'_> {
         let outcome = self.hub.dispatch.dispatch(frame, connection.peer.ip());
         timing.ran();
         let now = self.hub.clock.now();
+        connection.pace.restart(connection.held_for_peer(), now.mono);
         let begun = Frame { kind, frame_bytes: length, timing };
         connection.in_flight.push(begun, outcome, now, &self.hub.watch(connection.id));
     }
@@ -281,7 +288,9 @@ impl Turn<'_> {
             Ok((count, more)) => {
                 self.hub.metrics.bytes_in.add(count as u64);
                 connection.drained = !more;
-                connection.last_active = self.hub.clock.now().mono;
+                let now = self.hub.clock.now().mono;
+                connection.last_active = now;
+                connection.pace.advance(count, connection.held_for_peer(), now);
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => connection.drained = true,
             Err(_) => return Step::Over(Next::Close("read failed")),

@@ -46,11 +46,13 @@ pub enum Op {
     PanicParked,
     /// Heavy: holds its worker until the test opens the gate.
     Block,
-    /// Heavy: a reply of so many bytes.
+    /// Fetch: a reply of so many bytes.
     Large,
+    /// Fetch, parked until the test keeps its promise, for so many milliseconds at most.
+    AwaitFetch,
 }
 
-const OPS: [Op; 12] = [
+const OPS: [Op; 13] = [
     Op::Echo,
     Op::HeavyEcho,
     Op::Produce,
@@ -63,6 +65,7 @@ const OPS: [Op; 12] = [
     Op::PanicParked,
     Op::Block,
     Op::Large,
+    Op::AwaitFetch,
 ];
 
 pub struct Toy {
@@ -154,6 +157,7 @@ impl Dispatch for Toy {
         match OPS[frame[0] as usize] {
             Op::Echo | Op::Close | Op::Panic => Kind::Light,
             Op::Produce | Op::ProduceIn | Op::Silent => Kind::Produce,
+            Op::Large | Op::AwaitFetch => Kind::Fetch,
             _ => Kind::Heavy,
         }
     }
@@ -167,7 +171,7 @@ impl Dispatch for Toy {
         let number = u32::from_be_bytes(frame[5..9].try_into().unwrap());
         match OPS[frame[0] as usize] {
             Op::Echo | Op::HeavyEcho => Outcome::Reply(reply(id, &frame[9..])),
-            Op::Produce | Op::Await | Op::PanicParked => {
+            Op::Produce | Op::Await | Op::AwaitFetch | Op::PanicParked => {
                 let for_ms = if number == 0 { 60_000 } else { number };
                 let (promise, outcome) = self.park(OPS[frame[0] as usize], id, for_ms);
                 self.promises.lock().unwrap().insert(id, promise);
@@ -238,6 +242,8 @@ pub fn settings() -> Settings {
         slow_request: Duration::ZERO,
         request_bytes_held_max: 512 << 20,
         reply_bytes_held_max: 512 << 20,
+        stall_max: Duration::from_secs(10),
+        call_ahead_max: Duration::from_secs(60),
     }
 }
 
@@ -290,7 +296,18 @@ impl Gateway {
     }
 
     pub fn client(&self) -> Client {
-        let stream = TcpStream::connect(self.address()).unwrap();
+        Self::client_of(TcpStream::connect(self.address()).unwrap())
+    }
+
+    /// A client whose kernel takes little ahead of it, so that the server sees how slowly it reads.
+    pub fn narrow_client(&self) -> Client {
+        let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+        socket.set_recv_buffer_size(16 * 1024).unwrap();
+        socket.connect(&self.address().into()).unwrap();
+        Self::client_of(socket.into())
+    }
+
+    fn client_of(stream: TcpStream) -> Client {
         stream.set_nodelay(true).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         Client { stream }

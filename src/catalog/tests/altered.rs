@@ -351,3 +351,68 @@ fn a_store_that_is_away_at_start_is_looked_after_later() {
     a.tasks.run();
     assert_eq!(cluster.config("bare", 0)["max_age"], json!(60_000_000_000_i64));
 }
+
+#[test]
+fn growth_whose_last_update_may_have_been_done_removes_nothing() {
+    // The update of partition 0 gets no answer, and afterwards nothing is to be had, or only looks are.
+    for looks in [false, true] {
+        let cluster = Cluster::new();
+        let (a, b) = (cluster.gateway(), cluster.gateway());
+        a.create("t", 1).expect("room");
+        let mut updates = 0;
+        a.store.on_call(move |call| match call {
+            Call::Update(_) => {
+                updates += 1;
+                if updates == 1 { Fate::LoseAnswer } else { Fate::Refuse(StoreError::Unavailable) }
+            }
+            Call::Info(name) if name == "kafka-t-0" && updates > 0 && !looks => Fate::Refuse(StoreError::Unavailable),
+            _ => Fate::Pass,
+        });
+        let expected = if looks { Ok(()) } else { Err(StoreError::NoAnswer.into()) };
+        assert_eq!(a.grow("t", 3), expected);
+        b.catalog.refresh().expect("the memory answers");
+        assert_eq!(b.topic("t").expect("it is there").partitions.len(), 3);
+        assert_eq!(cluster.streams().len(), 3);
+    }
+}
+
+#[test]
+fn growth_that_went_by_old_news_changes_nothing() {
+    let cluster = Cluster::new();
+    let (a, b) = (cluster.gateway(), cluster.gateway());
+    a.create("t", 1).expect("room");
+    assert!(a.topic("t").is_some());
+    let (other, now, mut looks) = (b.catalog.clone(), cluster.now(), 0);
+    // Another gateway's change shows between two looks.
+    cluster.store.set_clustered(true);
+    a.store.on_call(move |call| {
+        looks += usize::from(*call == Call::Info("kafka-t-0".to_owned()));
+        if looks == 2 {
+            looks += 1;
+            let mut config = other.store.stream_info("kafka-t-0", now).expect("it is there").config;
+            config["metadata"]["kafka.partitions"] = json!("3");
+            for partition in [1, 2] {
+                let mut sibling = config.clone();
+                sibling["name"] = json!(names::stream("t", partition));
+                sibling["subjects"] = json!([names::subject("t", partition)]);
+                other.store.stream_create(&sibling, now).expect("room");
+            }
+            other.store.stream_update(&config, now).expect("taken");
+        }
+        Fate::Pass
+    });
+    assert_eq!(a.grow("t", 5), Err(StoreError::Unavailable.into()));
+    assert_eq!(b.topic("t").expect("it is there").partitions.len(), 3);
+    a.store.leave_alone();
+    // A stream that holds messages is never taken for left behind.
+    cluster.store.publish_foreign("kafka.t.2", "a record").expect("stored");
+    let mut config = cluster.config("t", 0);
+    config["metadata"]["kafka.partitions"] = json!("1");
+    cluster.store.stream_update(&config, cluster.now()).expect("taken");
+    let refused = a.grow("t", 4);
+    assert!(
+        matches!(&refused, Err(AlterTopicError::InvalidPartitions(text)) if text.contains("kafka-t-2")),
+        "{refused:?}"
+    );
+    assert_eq!(cluster.streams(), ["kafka-t-0", "kafka-t-1", "kafka-t-2"]);
+}

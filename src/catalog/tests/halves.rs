@@ -1,6 +1,7 @@
 //! What creations and deletions that were cut short leave behind.
 
 use super::*;
+use crate::limits::CLAIM_LASTS;
 
 /// Lets a gateway's `steps` first changes through, then nothing more, as if it had been killed.
 fn kill_after(gateway: &Gateway, steps: usize) {
@@ -93,4 +94,98 @@ fn records_of_a_topic_that_nobody_deleted_are_not_removed_for_a_new_one() {
         assert!(matches!(&refused, CreateTopicError::Exists(text) if text.contains("kafka-t-2")), "{refused:?}");
     }
     assert_eq!(cluster.streams(), ["kafka-t-1", "kafka-t-2"]);
+}
+
+#[test]
+fn a_topic_that_lost_a_stream_is_not_taken_for_deleted() {
+    let cluster = Cluster::new();
+    let gateway = cluster.gateway();
+    let made = gateway.create("t", 3).expect("room");
+    let config = cluster.store.stream_info("kafka-t-2", cluster.now()).expect("it is there").config;
+    cluster.store.stream_delete("kafka-t-2", cluster.now()).expect("it is there");
+    gateway.catalog.refresh().expect("the memory answers");
+    assert_eq!((gateway.topic("t"), gateway.deleted()), (None, Vec::new()));
+    assert!(!gateway.catalog.is_gone(&made));
+    cluster.clock.advance(YOUNG_NO_MORE);
+    let refused = gateway.create("t", 3);
+    assert!(
+        matches!(&refused, Err(CreateTopicError::Exists(_))),
+        "its id and its commits are not given up: {refused:?}"
+    );
+    cluster.add_stream(config);
+    assert_eq!(gateway.topic("t"), Some(made.clone()));
+    cluster.store.stream_delete("kafka-t-0", cluster.now()).expect("it is there");
+    gateway.catalog.refresh().expect("the memory answers");
+    assert_eq!((gateway.topic("t"), gateway.deleted()), (None, vec![made.id]));
+    assert!(gateway.catalog.is_gone(&made));
+}
+
+#[test]
+fn a_topic_that_lost_a_stream_can_be_deleted() {
+    let cluster = Cluster::new();
+    let gateway = cluster.gateway();
+    let made = gateway.create("t", 3).expect("room");
+    cluster.store.stream_delete("kafka-t-2", cluster.now()).expect("it is there");
+    gateway.catalog.refresh().expect("the memory answers");
+    assert_eq!(gateway.catalog.deletable("t", cluster.now()), Ok(Some(made.id)));
+    assert_eq!(gateway.delete("t"), Ok(made.id));
+    assert_eq!(cluster.streams(), [""; 0]);
+    assert!(gateway.create("t", 3).is_ok());
+}
+
+#[test]
+fn a_deletion_that_was_cut_short_is_finished_by_asking_again() {
+    for (steps, same) in [(1, true), (2, false)] {
+        let cluster = Cluster::new();
+        let (a, b) = (cluster.gateway(), cluster.gateway());
+        let made = a.create("t", 4).expect("room");
+        cluster.store.publish_foreign("kafka.t.3", "a record").expect("stored");
+        kill_after(&a, steps);
+        assert!(a.delete("t").is_err());
+        a.store.leave_alone();
+        assert_eq!(cluster.streams().len(), 4 - steps);
+        let next = if same { &a } else { &b };
+        let soon = cluster.now() + LOOK_TIMEOUT;
+        assert_eq!(next.catalog.half_deleted("t", soon), Ok(Some(made.id)));
+        assert_eq!(next.catalog.half_deleted_by_id(made.id, soon), Ok(Some("t".to_owned())));
+        assert_eq!(next.catalog.delete("t", Some(Uuid([9; 16])), soon), Err(DeleteTopicError::Unknown));
+        assert_eq!(next.delete("t"), Ok(made.id));
+        assert_eq!(cluster.streams(), [""; 0]);
+        assert_eq!(next.catalog.half_deleted("t", soon), Ok(None));
+        assert_eq!(next.delete("t"), Err(DeleteTopicError::Unknown));
+        next.create("t", 1).expect("nothing is in the way");
+    }
+}
+
+#[test]
+fn a_removal_that_may_still_arrive_meets_no_new_topic() {
+    // A deletion whose last try got no answer, and one of which only the first try got none.
+    for unanswered in [3, 1] {
+        let cluster = Cluster::new();
+        let (a, b) = (cluster.gateway(), cluster.gateway());
+        let made = a.create("t", 2).expect("room");
+        let mut tries = 0;
+        a.store.on_call(move |call| {
+            tries += usize::from(*call == Call::Delete("kafka-t-0".to_owned()));
+            if (1..=unanswered).contains(&tries) && matches!(call, Call::Delete(_)) {
+                return Fate::Refuse(StoreError::NoAnswer);
+            }
+            Fate::Pass
+        });
+        match a.delete("t") {
+            Ok(id) => assert_eq!((id, unanswered), (made.id, 1)),
+            Err(error) => {
+                assert_eq!((error, unanswered), (DeleteTopicError::Store(StoreError::NoAnswer), 3));
+                assert_eq!(b.delete("t"), Ok(made.id), "at once");
+            }
+        }
+        assert_eq!(cluster.streams(), [""; 0]);
+        for gateway in [&a, &b] {
+            let new = NewTopic { name: "t".to_owned(), partitions: 1, replicas: 1, ..Default::default() };
+            let early = gateway.catalog.create(new, cluster.now());
+            assert_eq!(early, Err(CreateTopicError::Store(StoreError::Busy)), "clients ask again");
+        }
+        cluster.clock.advance(CLAIM_LASTS);
+        b.create("t", 1).expect("it is over");
+    }
 }

@@ -65,7 +65,11 @@ impl Cluster {
         );
         let deleted = Arc::new(Mutex::new(Vec::new()));
         let told = deleted.clone();
-        catalog.on_delete(Box::new(move |topic| told.lock().expect("no holder panics").push(topic.id)));
+        catalog.on_loss(Box::new(move |topic, loss| {
+            if loss == Loss::Deleted {
+                told.lock().expect("no holder panics").push(topic.id);
+            }
+        }));
         let tasks = Arc::new(Script::default());
         catalog.start(tasks.clone());
         Gateway { catalog, store, deleted, tasks }
@@ -101,7 +105,7 @@ impl Gateway {
         self.catalog.create(new, self.catalog.clock.now().mono + Duration::from_secs(60))
     }
 
-    fn delete(&self, name: &str) -> Result<Arc<Topic>, DeleteTopicError> {
+    fn delete(&self, name: &str) -> Result<Uuid, DeleteTopicError> {
         self.catalog.delete(name, None, self.catalog.clock.now().mono + Duration::from_secs(60))
     }
 
@@ -201,7 +205,7 @@ fn lost_answers_do_not_spoil_a_creation_or_a_deletion() {
         });
         let made = gateway.create("t", 3).expect("it is asked again");
         assert_eq!(cluster.streams().len(), 3);
-        assert_eq!(gateway.delete("t").map(|topic| topic.id), Ok(made.id));
+        assert_eq!(gateway.delete("t"), Ok(made.id));
         assert_eq!(cluster.streams(), [""; 0]);
     }
 }

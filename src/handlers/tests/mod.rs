@@ -365,6 +365,7 @@ fn light_requests_are_told_by_their_first_bytes() {
     assert_eq!(kind(frame_of(4, &FindCoordinatorRequest::default())), Kind::Light);
     assert_eq!(kind(frame_of(7, &CreateTopicsRequest::default())), Kind::Heavy);
     assert_eq!(kind(vec![0, 0, 0, 9]), Kind::Produce);
+    assert_eq!(kind(frame_of(12, &FetchRequest::default())), Kind::Fetch, "its reply may be large");
     for garbage in [vec![], vec![0], vec![0, 3], vec![0, 3, 0, 9, 0], vec![77, 77]] {
         kind(garbage);
     }
