@@ -7,6 +7,7 @@ use crate::protocol::messages::delete_topics::{DeleteTopicState, DeleteTopicsReq
 use crate::protocol::messages::describe_configs::{
     DescribeConfigsRequest, DescribeConfigsResource, DescribeConfigsResourceResult, DescribeConfigsResult,
 };
+use crate::protocol::messages::offset_fetch::{OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics};
 
 impl Rig {
     fn create_all(&self, topics: Vec<CreatableTopic>, validate_only: bool) -> Vec<CreatableTopicResult> {
@@ -252,4 +253,29 @@ fn broker_settings_are_described_and_others_refused() {
         check(result.error_code, expected);
     }
     assert_eq!(rig.streams(), 0, "describing a topic does not create it");
+}
+
+#[test]
+fn a_topic_whose_server_is_away_holds_up_no_offsets_of_another() {
+    let rig = Rig::new();
+    ["a", "b"].iter().for_each(|name| drop(rig.create(topic(name, 1, 1))));
+    let asked = |topics: Option<&[&str]>| {
+        let topic = |name: &&str| OffsetFetchRequestTopics { name: (*name).to_owned(), partition_indexes: vec![0] };
+        let topics = topics.map(|names| names.iter().map(topic).collect());
+        let group = OffsetFetchRequestGroup { group_id: "g".to_owned(), topics, ..Default::default() };
+        OffsetFetchRequest { groups: vec![group], ..Default::default() }
+    };
+    // The first look makes the bucket.
+    rig.ask(8, &asked(None));
+    for name in ["a", "b"] {
+        rig.store.publish_foreign(&format!("$KV.kafka-consumer-offsets.g.{name}.0"), "7").expect("stored");
+    }
+    rig.store.set_silent("kafka-b-0", true);
+    // A gateway that never knew b.
+    let fresh = Rig::over(rig.store, |_| ());
+    let told = &fresh.ask(8, &asked(Some(&["a"]))).groups[0];
+    assert_eq!((told.error_code, told.topics[0].partitions[0].committed_offset), (0, 7));
+    for all in [Some(&["a", "b"][..]), None] {
+        check(fresh.ask(8, &asked(all)).groups[0].error_code, ErrorCode::COORDINATOR_LOAD_IN_PROGRESS);
+    }
 }
