@@ -201,7 +201,6 @@ impl Request {
                 promise.keep(LeaveReply { error: ErrorCode::NONE, members });
             }
             Request::Commit(commit) => commit.refuse(ErrorCode::GROUP_ID_NOT_FOUND),
-            Request::Delete(promise) => promise.keep(ErrorCode::GROUP_ID_NOT_FOUND),
             other => other.refuse(ErrorCode::UNKNOWN_MEMBER_ID),
         }
     }

@@ -15,10 +15,15 @@ use crate::store::{self, KvBucket, KvEntry, PubAck, Sequence, StoreError, StoreR
 use crate::wire::Uuid;
 use slog::{error, info, warn};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Each attempt of a claim that fails means that somebody else wrote.
 const CLAIM_ATTEMPTS_MAX: usize = 5;
+
+/// How long a deletion waits for commits under way, which takes longer than an answer only where one was lost, and how often it
+/// looks.
+const DELETE_WAIT_MAX: Duration = STORE_CALL_MAX.saturating_mul(2);
+const DELETE_LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// Repeats of a write whose answer was lost.
 const WRITE_ATTEMPTS_MAX: usize = 3;
@@ -30,7 +35,8 @@ enum After {
     RefuseCommit(CommitRequest, ErrorCode),
     Log(String),
     Write(Write),
-    Commit(CommitRequest, Arc<Claim>),
+    /// Of what is enqueued.
+    Commit(Arc<Claim>),
     Delete(Promise<ErrorCode>),
     Retire,
     Timer(Instant),
@@ -234,7 +240,9 @@ impl Groups {
                     if let Some(Busy::Writing { next, .. }) = &mut ready.busy {
                         next.touch_by_commit(&commit.sender.member_id, now);
                     }
-                    after.push(After::Commit(commit, ready.claim.clone()));
+                    // In the order of the queue, and of the generations by which they were checked.
+                    self.offsets.enqueue(group, commit.commits, &*ready.claim);
+                    after.push(After::Commit(ready.claim.clone()));
                 }
                 Err(error) => after.push(After::RefuseCommit(commit, error)),
             },
@@ -287,14 +295,11 @@ impl Groups {
             After::RefuseCommit(commit, error) => commit.refuse(error),
             After::Log(note) => info!(self.logger, "{}", note; "group" => &cell.group),
             After::Write(write) => self.write(cell, write),
-            After::Commit(commit, claim) => {
+            After::Commit(claim) => {
                 let tenure: Arc<dyn Tenure> = claim;
-                self.offsets.commit(&cell.group, commit.commits, &tenure);
+                self.offsets.commit(&cell.group, &tenure);
             }
-            After::Delete(promise) => {
-                let code = self.remove_group(cell, true);
-                promise.keep(code);
-            }
+            After::Delete(promise) => self.remove_when_quiet(cell, promise, self.clock.now().mono + DELETE_WAIT_MAX),
             After::Retire => {
                 self.remove_group(cell, false);
             }
@@ -309,6 +314,26 @@ impl Groups {
                     }),
                 );
             }
+        }
+    }
+
+    /// Removes a group, which is marked busy, once no commit of it is under way, and none begins meanwhile. One that is decided
+    /// after the commits were removed would be stored behind that, and outlive its group.
+    fn remove_when_quiet(&self, cell: &Arc<Cell>, promise: Promise<ErrorCode>, until: Instant) {
+        let now = self.clock.now().mono;
+        if !self.offsets.is_committing(&cell.group) {
+            promise.keep(self.remove_group(cell, true));
+        } else if now >= until {
+            self.fail(cell, ErrorCode::COORDINATOR_NOT_AVAILABLE);
+            promise.keep(ErrorCode::COORDINATOR_NOT_AVAILABLE);
+        } else {
+            let (this, cell) = (self.this.clone(), cell.clone());
+            let look = move || {
+                if let Some(this) = this.upgrade() {
+                    this.remove_when_quiet(&cell, promise, until);
+                }
+            };
+            self.tasks.spawn_at(now + DELETE_LOOK_EVERY, Box::new(look));
         }
     }
 
@@ -378,8 +403,8 @@ impl Groups {
                     break;
                 }
             };
-            let label = entry.value.as_ref().and_then(|value| record::decode(value, self.clock.now()));
-            if label.is_some_and(|(_, label)| label.nonce == write.nonce) {
+            let label = entry.value.as_ref().and_then(|value| record::label(value));
+            if label.is_some_and(|label| label.nonce == write.nonce) {
                 return Ok(entry.revision);
             }
             if entry.revision != write.expected {

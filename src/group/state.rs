@@ -7,7 +7,7 @@ use super::subscription;
 use crate::clock::Now;
 use crate::protocol::error_code::ErrorCode;
 use bytes::Bytes;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -30,6 +30,8 @@ pub enum State {
 }
 
 impl State {
+    pub const ALL: [State; 4] = [State::Empty, State::PreparingRebalance, State::CompletingRebalance, State::Stable];
+
     /// Kafka's name.
     pub fn name(self) -> &'static str {
         match self {
@@ -41,9 +43,7 @@ impl State {
     }
 
     pub fn from_name(name: &str) -> Option<State> {
-        [State::Empty, State::PreparingRebalance, State::CompletingRebalance, State::Stable]
-            .into_iter()
-            .find(|state| state.name() == name)
+        State::ALL.into_iter().find(|state| state.name() == name)
     }
 }
 
@@ -90,10 +90,6 @@ impl Member {
 
     pub(super) fn touch(&mut self, now: Now) {
         self.session_end = Some(now.mono + self.session_timeout);
-    }
-
-    pub(super) fn supports(&self, protocol_name: &str) -> bool {
-        self.protocols.iter().any(|p| p.name == protocol_name)
     }
 }
 
@@ -322,16 +318,33 @@ impl Group {
         if self.state == State::Empty {
             return !protocol_type.is_empty() && !protocols.is_empty();
         }
+        let common = self.common_protocols();
         self.protocol_type.as_deref() == Some(protocol_type)
-            && protocols.iter().any(|p| self.members.values().all(|m| m.supports(&p.name)))
+            && protocols.iter().any(|p| self.members.is_empty() || common.contains(p.name.as_str()))
+    }
+
+    /// The names that every member supports. Each is looked at once: members may name very many.
+    fn common_protocols(&self) -> HashSet<&str> {
+        let mut supporters: HashMap<&str, usize> = HashMap::new();
+        for (before, member) in self.members.values().enumerate() {
+            for protocol in member.protocols.iter() {
+                let count = supporters.entry(&protocol.name).or_default();
+                // Not if one of those before lacks it, nor a second time.
+                if *count == before {
+                    *count += 1;
+                }
+            }
+        }
+        let common = supporters.into_iter().filter(|(_, count)| *count == self.members.len());
+        common.map(|(name, _)| name).collect()
     }
 
     /// Of the protocols all members support, the one that most of them like best; between equals the earlier members' choice.
     pub(super) fn select_protocol(&self) -> Option<String> {
-        let members = self.members();
+        let common = self.common_protocols();
         let mut votes: Vec<(&str, usize)> = Vec::new();
-        for member in &members {
-            let choice = member.protocols.iter().find(|p| members.iter().all(|m| m.supports(&p.name)))?;
+        for member in self.members() {
+            let choice = member.protocols.iter().find(|p| common.contains(p.name.as_str()))?;
             match votes.iter_mut().find(|(name, _)| *name == choice.name) {
                 Some((_, count)) => *count += 1,
                 None => votes.push((&choice.name, 1)),

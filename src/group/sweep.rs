@@ -29,6 +29,9 @@ const SWEEP_INTERVAL_MAX: Duration = Duration::from_secs(60);
 /// The first sweep comes soon: members of groups that were left behind begin to expire with it.
 const FIRST_SWEEP: Duration = Duration::from_secs(2);
 
+/// Nobody waits for a sweep. Some ten thousand keys a second are listed, and there may be a few hundred thousand.
+const LISTING_MAX: Duration = Duration::from_secs(30);
+
 /// Every so many sweeps all groups are examined, not only those that have been empty for the retention time.
 const FULL_SWEEP_EVERY: u64 = 10;
 
@@ -67,8 +70,7 @@ impl Groups {
     }
 
     fn sweep_groups(&self, full: bool, now: Now) -> StoreResult<()> {
-        self.adopt_once(now.mono + STORE_CALL_MAX)?;
-        for (key, entry) in self.entries(now.mono + STORE_CALL_MAX)? {
+        for (key, entry) in self.entries(now.mono + LISTING_MAX)? {
             let Some(group) = keys::text_of(&key) else { continue };
             let Some((stored, label)) = entry.value.as_ref().and_then(|value| record::decode(value, now)) else {
                 continue;
@@ -93,7 +95,8 @@ impl Groups {
                 self.sweep_unowned(&group, &key, &stored, entry.revision)?;
             }
         }
-        Ok(())
+        // Last, because it reads all commits there are: what takes too long holds up nothing.
+        self.adopt_once(self.clock.now().mono + LISTING_MAX)
     }
 
     fn sweep_owned(&self, group: &str, known: &Group, tenure: &Arc<dyn Tenure>, full: bool) -> StoreResult<()> {
@@ -182,7 +185,7 @@ impl Groups {
     }
 
     /// Once in a process: gives a record to groups that have commits only, which older gateways made.
-    pub(super) fn adopt_once(&self, deadline: Instant) -> StoreResult<()> {
+    fn adopt_once(&self, deadline: Instant) -> StoreResult<()> {
         if self.adopted.load(Ordering::Relaxed) {
             return Ok(());
         }

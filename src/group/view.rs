@@ -7,6 +7,7 @@ use crate::offsets::TopicPartition;
 use crate::protocol::error_code::ErrorCode;
 use crate::store::{StoreResult, keys};
 use bytes::Bytes;
+use std::collections::HashSet;
 use std::time::Instant;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -45,7 +46,8 @@ impl Groups {
         Ok(self.look_at(group, deadline)?.map(|group| described(&group)))
     }
 
-    /// All groups, in the order of their keys.
+    /// All groups, in the order of their keys. Those that an older gateway left, of which there are commits only, come with
+    /// the first sweep.
     pub fn list(&self, deadline: Instant) -> StoreResult<Vec<Listed>> {
         let listed = |(group, known, owner): (String, Group, Option<Owner>)| Listed {
             coordinator: self.lister(&group, owner),
@@ -62,7 +64,6 @@ impl Groups {
     }
 
     fn all(&self, deadline: Instant) -> StoreResult<Vec<(String, Group, Option<Owner>)>> {
-        self.adopt_once(deadline)?;
         let now = self.clock.now();
         let mut groups = Vec::new();
         for (key, entry) in self.entries(deadline)? {
@@ -93,6 +94,7 @@ impl Groups {
         };
         let codes: Vec<ErrorCode> = asked.iter().map(code).collect();
         if codes.contains(&ErrorCode::NONE) {
+            let asked: HashSet<&TopicPartition> = asked.iter().collect();
             let unwanted = |at: &TopicPartition| asked.contains(at) && !known.is_subscribed_to(&at.topic);
             self.offsets.remove(group, deadline, &|at, _| unwanted(at))?;
         }

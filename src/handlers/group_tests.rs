@@ -413,6 +413,16 @@ fn b112_an_unreadable_store_is_an_error_and_never_minus_one() {
 }
 
 #[test]
+fn a_topic_whose_server_is_away_holds_up_nobody_who_did_not_ask_for_it() {
+    let rig = Rig::new();
+    rig.commit(9, "g", &[("a", &[(0, 7)]), ("b", &[(0, 8)])]);
+    rig.store.set_silent("kafka-b-0", true);
+    let fresh = Rig::over(rig.store);
+    assert_eq!(fresh.fetch(9, "g", Some(&[("a", &[0])])), (vec![row("a", &[(0, 7, 0)])], 0));
+    assert_eq!(fresh.fetch(9, "g", None), (Vec::new(), ErrorCode::COORDINATOR_LOAD_IN_PROGRESS.code()));
+}
+
+#[test]
 fn a_damaged_commit_is_an_error_on_its_row() {
     let rig = Rig::new();
     rig.commit(9, "g", &[("a", &[(0, 2)])]);

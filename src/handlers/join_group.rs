@@ -1,7 +1,8 @@
 //! JoinGroup: a member enters the rebalance of its group, and is answered when the generation is formed.
 //!
 //! Behavior:
-//! - The answer waits, parked. It never waits much longer than any client does; then REBALANCE_IN_PROGRESS makes it ask again.
+//! - The answer waits, parked. It never waits much longer than any client does; then NOT_COORDINATOR makes the member look for
+//!   its coordinator, and ask again.
 //! - The leader is told all members, the others none.
 //!
 //! Version notes: 0 has no rebalance timeout of its own; from 4 on a new dynamic member is first told its id (KIP-394); 5

@@ -7,6 +7,7 @@
 use super::errors::for_coordinator;
 use super::{Context, Outcome};
 use crate::group::Listed;
+use crate::group::state::State;
 use crate::limits::STORE_CALL_MAX;
 use crate::protocol::messages::list_groups::{ListGroupsRequest, ListGroupsResponse, ListedGroup};
 
@@ -26,8 +27,9 @@ pub fn handle(cx: &Context, request: ListGroupsRequest) -> Outcome {
         // A group that nobody can be named for is rather listed twice than never.
         coordinator.is_none_or(|coordinator| cluster.broker().is_none_or(|ours| ours == coordinator))
     };
-    let matches =
-        |group: &Listed| passes(&request.states_filter, group.state.name()) && passes(&request.types_filter, TYPE);
+    let states = State::ALL.map(|state| (state, passes(&request.states_filter, state.name())));
+    let is_type = passes(&request.types_filter, TYPE);
+    let matches = |group: &Listed| is_type && states.contains(&(group.state, true));
     let row = |group: Listed| ListedGroup {
         group_id: group.group,
         protocol_type: group.protocol_type,
@@ -38,6 +40,7 @@ pub fn handle(cx: &Context, request: ListGroupsRequest) -> Outcome {
     cx.reply(&ListGroupsResponse { groups, ..Default::default() })
 }
 
+/// Asked once for each name there is, not for each group: a filter may be very long.
 fn passes(filter: &[String], value: &str) -> bool {
     filter.is_empty() || filter.iter().any(|wanted| wanted.trim().eq_ignore_ascii_case(value))
 }

@@ -1,11 +1,11 @@
 //! OffsetDelete: removes some of a group's commits (KIP-496).
 //!
 //! Behavior: topics that a live consumer subscribes to keep theirs; topics and partitions that are not there are refused, each
-//! by itself.
+//! by itself. One row for each partition of a topic, however often it is named.
 
 use super::errors::for_coordinator;
 use super::owned::OfGroup;
-use super::{Context, Outcome};
+use super::{Context, Outcome, once};
 use crate::group::Groups;
 use crate::limits::STORE_CALL_MAX;
 use crate::offsets::TopicPartition;
@@ -39,7 +39,7 @@ pub fn handle(cx: &Context, request: OffsetDeleteRequest) -> Outcome {
         };
         let partition_count = found.map_or(0, |topic| topic.partitions.len());
         let mut rows = Vec::with_capacity(topic.partitions.len());
-        for partition in topic.partitions {
+        for partition in once(topic.partitions, |partition| partition.partition_index) {
             let partition_index = partition.partition_index;
             let exists = usize::try_from(partition_index).is_ok_and(|index| index < partition_count);
             let error_code = if exists { ErrorCode::NONE } else { ErrorCode::UNKNOWN_TOPIC_OR_PARTITION };

@@ -20,7 +20,7 @@ use crate::protocol::messages::offset_fetch::{
     OffsetFetchRequest, OffsetFetchResponse, OffsetFetchResponseGroup, OffsetFetchResponsePartition,
     OffsetFetchResponsePartitions, OffsetFetchResponseTopic, OffsetFetchResponseTopics,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
 const GROUPS_FROM: i16 = 8;
@@ -52,7 +52,12 @@ fn fetch(cx: &Context, group: &str, asked: Asked) -> (ErrorCode, Vec<OffsetFetch
     let in_time = if cx.is_late() { Err(ErrorCode::COORDINATOR_LOAD_IN_PROGRESS) } else { Ok(()) };
     let found = Groups::check_id(group, true).and(in_time).and_then(|()| {
         let committed = cx.services.groups.committed(group, cx.now.mono + STORE_CALL_MAX);
-        without_deleted_topics(cx, committed.map_err(|error| for_offset_fetch(&error))?)
+        let mut slots = committed.map_err(|error| for_offset_fetch(&error))?;
+        if let Some(asked) = &asked {
+            let topics: HashSet<&str> = asked.iter().map(|(topic, _)| topic.as_str()).collect();
+            slots.retain(|at, _| topics.contains(at.topic.as_str()));
+        }
+        without_deleted_topics(cx, slots)
     });
     match found {
         Ok(slots) => {
@@ -68,6 +73,8 @@ fn fetch(cx: &Context, group: &str, asked: Asked) -> (ErrorCode, Vec<OffsetFetch
     }
 }
 
+/// Asks for the topic of each commit, so those of topics that nobody asked for are not among them: one whose server is away
+/// would hold up the others.
 fn without_deleted_topics(
     cx: &Context,
     mut slots: BTreeMap<TopicPartition, Slot>,

@@ -24,6 +24,15 @@ pub enum CommitError {
 
 pub type Outcome = Result<(), CommitError>;
 
+pub type NewCommit = (TopicPartition, Committed, Promise<Outcome>);
+
+/// What was enqueued at once, under one claim.
+pub(super) struct Arrival {
+    pub group: String,
+    tenure: u64,
+    commits: Vec<NewCommit>,
+}
+
 /// The newest commit of a key whose write is in flight, and all who wait for it.
 pub(super) struct Waiting {
     committed: Committed,
@@ -49,20 +58,22 @@ struct Batch {
 }
 
 impl Offsets {
-    /// Commits offsets of a group that this gateway owns. Each promise is kept when its commit, or a newer one of the same
-    /// key, is stored or has failed. Blocks only to read the group's commits the first time.
-    pub fn commit(
-        &self,
-        group: &str,
-        commits: Vec<(TopicPartition, Committed, Promise<Outcome>)>,
-        tenure: &Arc<dyn Tenure>,
-    ) {
+    /// Takes commits of a group that this gateway owns, in the order in which they count. Never blocks. Whoever enqueues
+    /// calls `commit` next. Each promise is kept when its commit, or a newer one of the same key, is stored or has failed.
+    pub fn enqueue(&self, group: &str, commits: Vec<NewCommit>, tenure: &dyn Tenure) {
+        let arrival = Arrival { group: group.to_owned(), tenure: tenure.number(), commits };
+        self.arrivals.lock().expect("no holder panics").push(arrival);
+    }
+
+    /// Sends what was enqueued under this claim, whoever enqueued it: a thread that is quicker takes along what came before
+    /// its own. Blocks only to read the group's commits the first time.
+    pub fn commit(&self, group: &str, tenure: &Arc<dyn Tenure>) {
         let deadline = self.clock.now().mono + STORE_CALL_MAX;
         let known = self.known(group, tenure, deadline).map_err(CommitError::Store);
         let offsets = match known.and_then(|offsets| offsets.ok_or(CommitError::NotOwner)) {
             Ok(offsets) => offsets,
             Err(error) => {
-                for (_, _, promise) in commits {
+                for (_, _, promise) in self.arrived(group, &**tenure) {
                     promise.keep(Err(error.clone()));
                 }
                 return;
@@ -70,8 +81,9 @@ impl Offsets {
         };
         let mut flights = Vec::new();
         {
+            // Under this lock, or what another thread takes next could overtake this.
             let mut known = offsets.lock();
-            for (at, committed, promise) in commits {
+            for (at, committed, promise) in self.arrived(group, &**tenure) {
                 let cell = known.cells.entry(at.clone()).or_default();
                 if cell.in_flight {
                     let earlier = cell.waiting.take();
@@ -86,6 +98,12 @@ impl Offsets {
             }
         }
         self.send(offsets, flights, deadline);
+    }
+
+    fn arrived(&self, group: &str, tenure: &dyn Tenure) -> Vec<NewCommit> {
+        let mut arrivals = self.arrivals.lock().expect("no holder panics");
+        let ours = arrivals.extract_if(.., |arrival| arrival.group == group && arrival.tenure == tenure.number());
+        ours.flat_map(|arrival| arrival.commits).collect()
     }
 
     fn send(&self, offsets: Arc<GroupOffsets>, flights: Vec<Flight>, deadline: Instant) {

@@ -2,12 +2,13 @@
 //!
 //! Of the groups that this gateway owns, all commits are kept in memory with their revisions. A commit goes out under the
 //! revision it knows; one write per key is in flight, and of the commits that come meanwhile the newest goes next and
-//! answers for all of them. So a commit never goes back to an older one.
+//! answers for all of them. Which is newer is said by the order in which they were enqueued, not by whose thread is quicker. So a
+//! commit never goes back to an older one.
 
 mod commit;
 mod value;
 
-pub use commit::{CommitError, Outcome};
+pub use commit::{CommitError, NewCommit, Outcome};
 pub use value::{Committed, Slot, TopicPartition};
 
 use crate::clock::Clock;
@@ -15,7 +16,7 @@ use crate::store::{self, KvBucket, KvEntry, Publish, Sequence, Store, StoreError
 use crate::tasks::Tasks;
 use crate::wire::Uuid;
 use bytes::Bytes;
-use commit::Waiting;
+use commit::{Arrival, Waiting};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::{Duration, Instant};
@@ -49,6 +50,8 @@ pub struct Offsets {
     replicas: u32,
     /// What is known of the groups that this gateway owns. Taken before a group's own lock.
     groups: Mutex<HashMap<String, Arc<GroupOffsets>>>,
+    /// What was enqueued and not sent yet, in order: one for each thread that is about to. A leaf.
+    arrivals: Mutex<Vec<Arrival>>,
     this: Weak<Offsets>,
 }
 
@@ -96,8 +99,8 @@ impl GroupOffsets {
 
 impl Offsets {
     pub fn new(store: Arc<dyn Store>, tasks: Arc<dyn Tasks>, clock: Arc<dyn Clock>, replicas: u32) -> Arc<Offsets> {
-        let groups = Mutex::new(HashMap::new());
-        Arc::new_cyclic(|this| Offsets { store, tasks, clock, replicas, groups, this: this.clone() })
+        let (groups, arrivals) = (Mutex::new(HashMap::new()), Mutex::new(Vec::new()));
+        Arc::new_cyclic(|this| Offsets { store, tasks, clock, replicas, groups, arrivals, this: this.clone() })
     }
 
     /// All commits of a group that this gateway owns: from memory, the first time read at the leader. `None`: it does not own
@@ -188,14 +191,21 @@ impl Offsets {
 
     /// Whether commits of the group are in memory, or under way.
     pub fn holds_any(&self, group: &str) -> bool {
-        let offsets = self.lock().get(group).cloned();
-        offsets.is_some_and(|offsets| offsets.lock().cells.values().any(|c| c.in_flight || c.slot != Slot::Absent))
+        self.has(group, |cell| cell.in_flight || cell.slot != Slot::Absent)
     }
 
     /// Whether commits of the group are under way.
     pub fn is_committing(&self, group: &str) -> bool {
-        let offsets = self.lock().get(group).cloned();
-        offsets.is_some_and(|offsets| offsets.lock().cells.values().any(|cell| cell.in_flight))
+        self.has(group, |cell| cell.in_flight)
+    }
+
+    /// Whether there are arrivals, or such a key. In this order: what has arrived goes from there to the keys.
+    fn has(&self, group: &str, such: impl Fn(&Cell) -> bool) -> bool {
+        let arrived = self.arrivals.lock().expect("no holder panics").iter().any(|arrival| arrival.group == group);
+        arrived || {
+            let offsets = self.lock().get(group).cloned();
+            offsets.is_some_and(|offsets| offsets.lock().cells.values().any(such))
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<String, Arc<GroupOffsets>>> {
@@ -210,10 +220,10 @@ impl Offsets {
         deadline: Instant,
     ) -> StoreResult<Option<Arc<GroupOffsets>>> {
         let now = self.clock.now().mono;
-        let present = self.lock().get(group).cloned();
-        if let Some(offsets) = present.filter(|offsets| offsets.tenure.number() >= tenure.number()) {
+        if let Some(offsets) = self.lock().get(group).filter(|present| present.tenure.number() >= tenure.number()) {
+            // Under the map's lock: forgotten in between, it would be known twice, and each would write by itself.
             offsets.lock().used = now;
-            return Ok((offsets.tenure.number() == tenure.number()).then_some(offsets));
+            return Ok((offsets.tenure.number() == tenure.number()).then(|| offsets.clone()));
         }
         self.reach_the_newest(deadline)?;
         let entries = self.list(group, deadline)?.into_iter();

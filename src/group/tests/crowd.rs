@@ -1,10 +1,13 @@
 //! Many members on many threads at once: nobody is forgotten, and no two members of a generation have one partition.
 
 use super::rig::{Gateway, Workers, World};
-use crate::group::event::JoinReply;
+use crate::clock::{Clock, ManualClock};
+use crate::group::event::{Event, Join, JoinReply, Protocol, Reply, Token};
+use crate::group::state::{Group, Rules};
 use crate::promise::Pending;
 use crate::protocol::error_code::ErrorCode;
 use crate::store::memory::Chaos;
+use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -119,4 +122,42 @@ fn a_crowd_rebalances_on_a_store_that_loses_answers() {
         unavailable_permille: 30,
         ..Chaos::default()
     }));
+}
+
+/// While a group works it out, others of its members wait.
+#[test]
+fn members_that_name_very_many_protocols_are_compared_quickly() {
+    const MANY: usize = 50_000;
+    let rules = Rules { initial_rebalance_delay: Duration::ZERO, size_max: 10, stored_bytes_max: usize::MAX };
+    let now = ManualClock::new().now();
+    let mut group = Group::new(now);
+    let join = |name: &str, first: usize| Join {
+        member_id: String::new(),
+        instance_id: None,
+        client_id: name.to_owned(),
+        client_host: String::new(),
+        protocol_type: "consumer".to_owned(),
+        protocols: (first..first + MANY)
+            .map(|n| Protocol { name: format!("protocol {n:06}"), metadata: Bytes::new() })
+            .collect(),
+        session_timeout: Duration::from_secs(10),
+        rebalance_timeout: Duration::from_secs(60),
+        member_id_required: false,
+        can_skip_assignment: true,
+        reason: None,
+        fresh_member_id: name.to_owned(),
+    };
+    let began = Instant::now();
+    // They have one in common: the last of the first, the first of the second.
+    group.apply(Event::Join(join("a", 0)), Token(1), now, &rules);
+    group.apply(Event::Join(join("b", MANY - 1)), Token(2), now, &rules);
+    let effects = group.apply(Event::Join(join("c", 2 * MANY)), Token(3), now, &rules);
+    assert!(
+        matches!(&effects.replies[..], [(Token(3), Reply::Join(r))] if r.error == ErrorCode::INCONSISTENT_GROUP_PROTOCOL)
+    );
+    // The second waits on for whoever comes after b.
+    group.apply(Event::Tick, Token(4), now, &rules);
+    group.apply(Event::Tick, Token(5), now, &rules);
+    assert_eq!(group.protocol_name, Some(format!("protocol {:06}", MANY - 1)));
+    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
 }

@@ -1,6 +1,7 @@
 //! Group tests are scripts with a manual clock: `join a`, `sleep 3s`, `expect join a generation=1 leader=a`.
 
 mod classic;
+mod commits;
 mod crowd;
 mod members;
 mod owners;

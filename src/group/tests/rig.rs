@@ -1,6 +1,6 @@
 //! A service on the store in memory, with a clock and a worker pool that move only when told.
 
-use crate::clock::{Clock, ManualClock};
+use crate::clock::{Clock, ManualClock, Now};
 use crate::config::GroupConfig;
 use crate::group::event::{Join, JoinReply, LeaveReply, Leaving, Protocol, Sender, Sync, SyncReply, Token};
 use crate::group::{Groups, Leases, OwnerId, Setup, Standing, fresh_member_id};
@@ -177,6 +177,38 @@ impl Leases for View {
     }
 }
 
+type Hook = Box<dyn FnMut() -> bool + Send>;
+
+/// A clock at whose readings something else may happen, as on another thread that is quicker just then.
+pub struct Interrupted {
+    clock: Arc<ManualClock>,
+    hook: Mutex<Option<Hook>>,
+}
+
+impl Interrupted {
+    pub fn new(clock: &Arc<ManualClock>) -> Arc<Interrupted> {
+        Arc::new(Interrupted { clock: clock.clone(), hook: Mutex::new(None) })
+    }
+
+    /// Runs `hook` at each reading, until it says that it has done its work.
+    pub fn interrupt(&self, hook: impl FnMut() -> bool + Send + 'static) {
+        *self.hook.lock().expect("no holder panics") = Some(Box::new(hook));
+    }
+}
+
+impl Clock for Interrupted {
+    fn now(&self) -> Now {
+        // Taken out while it runs: it reads the clock as well.
+        let hook = self.hook.lock().expect("no holder panics").take();
+        if let Some(mut hook) = hook
+            && !hook()
+        {
+            *self.hook.lock().expect("no holder panics") = Some(hook);
+        }
+        self.clock.now()
+    }
+}
+
 /// What gateways share.
 pub struct World {
     pub store: Arc<MemoryStore>,
@@ -203,13 +235,24 @@ impl World {
 
     /// A gateway whose work is done elsewhere.
     pub fn gateway_on(&self, name: &str, tasks: Arc<dyn Tasks>) -> Gateway {
-        let offsets = Offsets::new(self.store.clone(), tasks.clone(), self.clock.clone(), 1);
+        self.gateway_by(name, tasks, self.clock.clone(), self.clock.clone())
+    }
+
+    /// A gateway whose groups and offsets go by clocks of their own.
+    pub fn gateway_by(
+        &self,
+        name: &str,
+        tasks: Arc<dyn Tasks>,
+        clock: Arc<dyn Clock>,
+        offsets_clock: Arc<dyn Clock>,
+    ) -> Gateway {
+        let offsets = Offsets::new(self.store.clone(), tasks.clone(), offsets_clock, 1);
         let view = self.view();
         let groups = Groups::new(Setup {
             store: self.store.clone(),
             offsets: offsets.clone(),
             tasks,
-            clock: self.clock.clone(),
+            clock,
             settings: self.settings.clone(),
             replicas: 1,
             owner: OwnerId(name.to_owned()),
@@ -355,9 +398,14 @@ impl Gateway {
         slots.iter().map(|(at, slot)| (at.partition, offset(slot))).collect()
     }
 
-    pub fn delete(&self, group: &str) -> ErrorCode {
+    pub fn begin_delete(&self, group: &str) -> Pending<ErrorCode> {
         let (kept, pending) = promise(&self.wakeups);
         self.groups.delete(group, kept);
+        pending
+    }
+
+    pub fn delete(&self, group: &str) -> ErrorCode {
+        let pending = self.begin_delete(group);
         self.tasks.run();
         pending.take_one().flatten().expect("answered once the tasks have run")
     }

@@ -337,13 +337,31 @@ fn groups_are_listed_whoever_made_them() {
     let key = "old=2Egroup.t.0";
     kv_replace(&*world.store, offsets::BUCKET, key, Some("42".into()), Sequence(0), world.deadline()).expect("stored");
 
-    let listed = world.gateway("two").groups.list(world.deadline()).expect("the store answers");
+    let two = world.gateway("two");
+    two.groups.sweep();
+    let listed = two.groups.list(world.deadline()).expect("the store answers");
     let mut rows: Vec<_> = listed.iter().map(|g| (g.group.as_str(), g.state, g.protocol_type.as_str())).collect();
     rows.sort_by_key(|row| row.0);
     let expected =
         [("a.simple", State::Empty, ""), ("b g", State::Stable, "consumer"), ("old.group", State::Empty, "")];
     assert_eq!(rows, expected);
     assert_eq!(world.gateway("three").offsets("old.group", world.deadline()), [(0, 42)].into());
+}
+
+/// There may be too many of them.
+#[test]
+fn groups_are_listed_and_swept_also_while_their_commits_cannot_be() {
+    let world = World::new();
+    let gateway = world.gateway("one");
+    let id = stable(&world, &gateway, "g");
+    world.store.set_silent("KV_kafka-consumer-offsets", true);
+    let two = world.gateway("two");
+    assert_eq!(two.groups.list(world.deadline()).expect("the store answers").len(), 1);
+    // A sweep looks after the members of a group that nobody serves.
+    drop(gateway);
+    two.groups.start();
+    world.sleep(seconds(15));
+    assert_eq!(two.heartbeat("g", &id, 1), ErrorCode::UNKNOWN_MEMBER_ID);
 }
 
 #[test]

@@ -9,6 +9,9 @@ use crate::protocol::messages::describe_configs::{DescribeConfigsRequest, Descri
 use crate::protocol::messages::describe_groups::DescribeGroupsRequest;
 use crate::protocol::messages::describe_producers::{DescribeProducersRequest, TopicRequest};
 use crate::protocol::messages::elect_leaders::{ElectLeadersRequest, TopicPartitions};
+use crate::protocol::messages::offset_delete::{
+    OffsetDeleteRequest, OffsetDeleteRequestPartition, OffsetDeleteRequestTopic,
+};
 use crate::protocol::messages::offset_fetch::{
     OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopic, OffsetFetchRequestTopics,
 };
@@ -138,4 +141,22 @@ fn refused_records_are_named_up_to_a_number_in_one_answer() {
     rows.iter().for_each(|row| check(row.error_code, ErrorCode::INVALID_TIMESTAMP));
     let named: Vec<usize> = rows.iter().map(|row| row.record_errors.len()).collect();
     assert_eq!(named, [RECORD_ERRORS_MAX, 1, 1], "the batch says why it was refused, whatever was told before");
+}
+
+#[test]
+fn what_is_deleted_is_told_once_however_often_it_is_named() {
+    let rig = Rig::new();
+    rig.create(topic("t", 2, 1));
+    let g = OffsetFetchRequestGroup { group_id: "g".to_owned(), topics: None, ..Default::default() };
+    let fetch = OffsetFetchRequest { groups: vec![g], ..Default::default() };
+    // The first look makes the bucket.
+    assert!(rig.ask(8, &fetch).groups[0].topics.is_empty());
+    rig.store.publish_foreign("$KV.kafka-consumer-offsets.g.t.1", "42").expect("stored");
+    let partitions = [0, 1, 1, 8, 1, 8].map(|partition_index| OffsetDeleteRequestPartition { partition_index });
+    let topics = vec![OffsetDeleteRequestTopic { name: "t".to_owned(), partitions: partitions.to_vec() }];
+    let deleted = rig.ask(0, &OffsetDeleteRequest { group_id: "g".to_owned(), topics });
+    let told = deleted.topics[0].partitions.iter().map(|p| (p.partition_index, p.error_code));
+    let unknown = ErrorCode::UNKNOWN_TOPIC_OR_PARTITION.code();
+    assert_eq!(told.collect::<Vec<_>>(), [(0, 0), (1, 0), (8, unknown)]);
+    assert!(rig.ask(8, &fetch).groups[0].topics.is_empty());
 }
