@@ -290,13 +290,17 @@ impl PartitionLog {
 
     /// Another gateway's append ended here. Offsets grow along a stream: if this one does not fit, the store has lost what is
     /// taken for its end here, and what came instead must be learned anew.
-    pub(super) fn check_against(&self, next_offset: i64, sequence: Sequence) {
-        let mut state = self.lock();
-        let contradicts = sequence <= state.tail.last && next_offset > state.tail.next_offset;
-        if contradicts && matches!(state.phase, Phase::Idle) {
-            self.shared.cache.forget(self.key);
+    pub(super) fn check_against(self: &Arc<Self>, next_offset: i64, sequence: Sequence) {
+        {
+            let mut state = self.lock();
+            let contradicts = sequence <= state.tail.last && next_offset > state.tail.next_offset;
+            if !contradicts || !matches!(state.phase, Phase::Idle) {
+                return;
+            }
             self.set_phase(&mut state, Phase::Cold);
         }
+        self.shared.cache.forget(self.key);
+        self.pump();
     }
 
     /// Lets go: the topic was deleted or is another one now. Who waits is answered.
