@@ -9,6 +9,9 @@ const STALE_US_MAX: u64 = 15_000_000;
 /// A commit that nobody waits for any more comes this late at most: longer than any fault lasts, and a busy machine.
 const COMMIT_LATE_US_MAX: u64 = 20_000_000;
 
+/// What a producer is told whose batch leaves a gap.
+const OUT_OF_ORDER_SEQUENCE_NUMBER: i16 = 45;
+
 /// A gateway that could ask the store for this long has learned what it did not know.
 const LEARNING_US_MAX: u64 = 10_000_000;
 
@@ -78,6 +81,8 @@ struct Check<'a> {
     contents: BTreeMap<i64, Value>,
     /// What was removed on purpose lies below this.
     purged: i64,
+    /// Producers of which something was stored, purged, and stored again when it was sent again.
+    forgotten: BTreeSet<usize>,
     found: Vec<Violation>,
 }
 
@@ -88,7 +93,8 @@ impl<'a> Check<'a> {
             _ => None,
         };
         let purged = events.iter().filter_map(below).max().unwrap_or(0);
-        Check { partition, producers, events, contents: BTreeMap::new(), purged, found: Vec::new() }
+        let (contents, forgotten, found) = (BTreeMap::new(), BTreeSet::new(), Vec::new());
+        Check { partition, producers, events, contents, purged, forgotten, found }
     }
 
     fn report(&mut self, fault: Fault, evidence: String) {
@@ -201,21 +207,30 @@ impl<'a> Check<'a> {
         for (number, promises) in self.producers.iter().enumerate() {
             let of_this = |event: &&&Event| match event.what {
                 What::Produce { producer, first, outcome: Outcome::At(base), .. } => {
-                    (usize::from(producer) == number).then_some((first, base))
+                    (usize::from(producer) == number).then_some((first, base, event.settled_us))
                 }
                 _ => None,
             };
-            let mut acked: Vec<(u32, i64)> = self.events.iter().filter_map(|event| of_this(&event)).collect();
+            let mut acked: Vec<(u32, i64, u64)> = self.events.iter().filter_map(|event| of_this(&event)).collect();
             acked.sort_unstable();
-            for pair in acked.windows(2) {
-                if pair[0].1 >= pair[1].1 {
-                    self.report(Fault::Reordered, format!("producer {number}, acknowledged (n, offset): {pair:?}"));
+            for pair in acked.windows(2).filter(|pair| pair[0].1 >= pair[1].1) {
+                // What was purged is forgotten, with who wrote it: sent again, because its acknowledgement was lost, it is new, and
+                // what followed it is not known to have been there.
+                if self.was_purged(pair[1].1, pair[0].2) {
+                    self.forgotten.insert(number);
+                } else {
+                    self.report(Fault::Reordered, format!("producer {number}, acknowledged (n, offset, us): {pair:?}"));
                 }
             }
             if promises.idempotent {
                 self.idempotent_order(number);
             }
         }
+    }
+
+    fn was_purged(&self, offset: i64, before_us: u64) -> bool {
+        let covers = |event: &&Event| matches!(event.what, What::Purged { below } if offset < below);
+        self.events.iter().any(|event| covers(event) && event.sent_us <= before_us)
     }
 
     fn idempotent_order(&mut self, number: usize) {
@@ -249,7 +264,7 @@ impl<'a> Check<'a> {
             troubles.sort_unstable_by_key(|(_, over)| *over);
             let here: Vec<&Event> = self.events.iter().copied().filter(|event| event.gateway == gateway).collect();
             let floor = floors(here.iter().copied());
-            for event in here {
+            for event in here.iter().copied() {
                 let Some(told) = told_watermark(&event.what) else {
                     continue;
                 };
@@ -268,7 +283,8 @@ impl<'a> Check<'a> {
                 if is_of_a_fetch {
                     long_before = long_before.min(learned_until(&troubles, event.sent_us));
                 }
-                if let Some(known) = floor_before(&everywhere, long_before).filter(|known| *known > told) {
+                let known = floor_before(&everywhere, long_before).filter(|known| *known > told);
+                if let Some(known) = known.filter(|_| !is_of_a_fetch || was_asked(&here, event, &everywhere, told)) {
                     self.report(Fault::Stale, format!("{told}, long after {known} was known, at {}", place(event)));
                 }
             }
@@ -321,6 +337,8 @@ impl<'a> Check<'a> {
     fn errors(&mut self) {
         for event in self.events.clone() {
             match event.what {
+                What::Produce { producer, outcome: Outcome::Refused(OUT_OF_ORDER_SEQUENCE_NUMBER), .. }
+                    if self.forgotten.contains(&usize::from(producer)) => {}
                 What::Produce { producer, first, outcome: Outcome::Refused(error), .. } => {
                     let text = format!("error {error} to record {first} of producer {producer}, {}", place(event));
                     self.report(Fault::FalseError, text);
@@ -369,6 +387,14 @@ fn learned_until(troubles: &[(u64, u64)], now_us: u64) -> u64 {
         well_until = well_until.min(*began);
     }
     well_until.saturating_sub(LEARNING_US_MAX)
+}
+
+/// Whether a gateway was asked long before for what it did not know then either. It learns when somebody wants to read.
+fn was_asked(here: &[&Event], event: &Event, everywhere: &[(u64, i64)], told: i64) -> bool {
+    let known_at = everywhere.iter().find(|(_, end)| *end > told).map_or(u64::MAX, |(at, _)| *at);
+    let long_before = event.sent_us.saturating_sub(LEARNING_US_MAX);
+    let asks = |other: &&&Event| told_watermark(&other.what).is_some() && other.sent_us >= known_at;
+    here.iter().filter(asks).any(|other| other.sent_us <= long_before)
 }
 
 /// When an end was known, and the highest known until then: from watermarks and from acknowledgements.

@@ -257,10 +257,15 @@ fn a_read_may_be_stale_while_the_store_is_away_or_the_gateway_was_stopped() {
         script
     };
     let trouble = |script: Script, seconds: u64| lasting(script, What::Trouble, seconds);
-    let history = || Script::default().acked(PLAIN, 0, 2, 0).at(1);
+    let unasked = || Script::default().acked(PLAIN, 0, 2, 0).at(1);
+    let history = || unasked().read(0, 1, &[]);
     let log = [(0, 1, 0), (1, 1, 1)];
     let rest = |script: Script| script.end(2).quiet(0, 2, &log);
     for records in [&[] as &[(i64, u16, u32)], &log[..1]] {
+        // It begins to learn with the first request.
+        let asked_late = || unasked().wait_s(20).read(0, 1, records);
+        rest(asked_late().wait_s(5).read(0, 1, records)).expect(&[]);
+        rest(asked_late().wait_s(12).read(0, 1, records)).expect(&[Fault::Stale]);
         rest(history().wait_s(20).read(0, 1, records)).expect(&[Fault::Stale]);
         // Twice away, with a few seconds between.
         let troubled = trouble(trouble(history().wait_s(2), 9).wait_s(8), 9).wait_s(8);
@@ -282,6 +287,18 @@ fn a_read_may_be_stale_while_the_store_is_away_or_the_gateway_was_stopped() {
     below(purged().wait_s(20)).expect(&[Fault::Stale]);
     // "Latest" is never told without asking.
     trouble(history(), 20).end(1).end(2).quiet(0, 2, &log).expect(&[Fault::Stale]);
+}
+
+#[test]
+fn what_was_purged_before_its_producer_heard_of_it_may_be_stored_again() {
+    // The second record is stored with the others, and its acknowledgement is lost.
+    let stored = || Script::default().acked(IDEMPOTENT, 0, 1, 0).acked(IDEMPOTENT, 2, 1, 2);
+    let again = |script: Script| script.acked(IDEMPOTENT, 1, 1, 10).sent(IDEMPOTENT, 3, 1, Outcome::Refused(45));
+    let log = [(10, IDEMPOTENT, 1)];
+    let purge = |script: Script| script.add(What::Purged { below: 3 });
+    again(purge(stored())).quiet(10, 11, &log).expect(&[]);
+    purge(again(stored())).quiet(10, 11, &log).expect(&[Fault::Reordered, Fault::FalseError]);
+    purge(stored()).sent(IDEMPOTENT, 3, 1, Outcome::Refused(45)).quiet(10, 10, &[]).expect(&[Fault::FalseError]);
 }
 
 #[test]
