@@ -30,17 +30,17 @@ pub fn handle(cx: &Context, request: AlterPartitionReassignmentsRequest) -> Outc
 }
 
 fn reassign(cx: &Context, topic: &ReassignableTopic, may_resize: bool) -> ReassignableTopicResponse {
-    let found = match cx.topic(&topic.name) {
-        Ok(Some(found)) => Ok(found),
-        Ok(None) => Err(unknown("There is no such topic.")),
-        Err(error) => Err((for_admin(&error), error.to_string())),
-    };
-    let row = |partition: &ReassignablePartition| {
+    let found = cx.topic(&topic.name).map_err(|error| (for_admin(&error), error.to_string()));
+    let row = |(place, partition): (usize, &ReassignablePartition)| {
         let index = partition.partition_index;
         let is_there = |found: &Topic| usize::try_from(index).is_ok_and(|index| index < found.partitions.len());
-        let outcome = found.clone().and_then(|found| match is_there(&found) {
-            true => check(cx, &found, partition, may_resize),
-            false => Err(unknown("There is no such partition.")),
+        // The text stands in each row, which may be as many as a request has bytes for: only the first one names.
+        let outcome = found.clone().and_then(|found| match found {
+            Some(found) if is_there(&found) => check(cx, &found, partition, may_resize),
+            Some(_) if place == 0 => Err(unknown(format!("Unable to find partition {}:{index}.", topic.name))),
+            Some(_) => Err(unknown("Unable to find a partition.".to_owned())),
+            None if place == 0 => Err(unknown(format!("Unable to find a topic named {}.", topic.name))),
+            None => Err(unknown("Unable to find a topic.".to_owned())),
         });
         let (error_code, error_message) = match outcome {
             Ok(()) => (ErrorCode::NONE, None),
@@ -48,12 +48,14 @@ fn reassign(cx: &Context, topic: &ReassignableTopic, may_resize: bool) -> Reassi
         };
         ReassignablePartitionResponse { partition_index: index, error_code: error_code.code(), error_message }
     };
-    ReassignableTopicResponse { name: topic.name.clone(), partitions: topic.partitions.iter().map(row).collect() }
+    ReassignableTopicResponse {
+        name: topic.name.clone(),
+        partitions: topic.partitions.iter().enumerate().map(row).collect(),
+    }
 }
 
-/// The text stands in the row of each partition, which may be as many as a request has bytes for: it must be short.
-fn unknown(text: &str) -> Refusal {
-    (ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, text.to_owned())
+fn unknown(text: String) -> Refusal {
+    (ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, text)
 }
 
 fn check(cx: &Context, topic: &Topic, partition: &ReassignablePartition, may_resize: bool) -> Result<(), Refusal> {

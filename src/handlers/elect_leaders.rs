@@ -26,7 +26,7 @@ pub fn handle(cx: &Context, request: ElectLeadersRequest) -> Outcome {
         (asked, Some(refusal)) => {
             response.error_code = refusal.0.code();
             let asked = asked.iter().flatten();
-            response.replica_election_results = asked.map(|topic| rows(topic, |_| refusal.clone())).collect();
+            response.replica_election_results = asked.map(|topic| rows(topic, |_, _| refusal.clone())).collect();
         }
         (Some(asked), None) => {
             response.replica_election_results = asked.iter().map(|topic| elect(cx, topic)).collect();
@@ -43,25 +43,30 @@ pub fn handle(cx: &Context, request: ElectLeadersRequest) -> Outcome {
 }
 
 fn elect(cx: &Context, asked: &TopicPartitions) -> ReplicaElectionResult {
-    let unknown = |text: &str| (ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, text.to_owned());
+    let unknown = |text: String| (ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, text);
     match cx.topic(&asked.topic) {
-        Ok(Some(topic)) => rows(asked, |index| match usize::try_from(index) {
+        Ok(Some(topic)) => rows(asked, |index, is_first| match usize::try_from(index) {
             Ok(place) if place < topic.partitions.len() => {
                 let text = "The partition has the leader it prefers; no election is needed.";
                 (ErrorCode::ELECTION_NOT_NEEDED, text.to_owned())
             }
-            _ => unknown("There is no such partition."),
+            _ if is_first => unknown(format!("No such partition as {}-{index}", asked.topic)),
+            _ => unknown("No such partition".to_owned()),
         }),
-        Ok(None) => rows(asked, |_| unknown("There is no such topic.")),
-        Err(error) => rows(asked, |_| (for_admin(&error), error.to_string())),
+        Ok(None) => rows(asked, |_, is_first| match is_first {
+            true => unknown(format!("No such topic as {}", asked.topic)),
+            false => unknown("No such topic".to_owned()),
+        }),
+        Err(error) => rows(asked, |_, _| (for_admin(&error), error.to_string())),
     }
 }
 
-/// The texts must be short: four bytes name a partition.
-fn rows(asked: &TopicPartitions, outcome: impl Fn(i32) -> Refusal) -> ReplicaElectionResult {
-    let row = |partition_id: &i32| {
-        let (code, text) = outcome(*partition_id);
+/// The texts but the first must be short: four bytes name a partition.
+fn rows(asked: &TopicPartitions, outcome: impl Fn(i32, bool) -> Refusal) -> ReplicaElectionResult {
+    let row = |(place, partition_id): (usize, &i32)| {
+        let (code, text) = outcome(*partition_id, place == 0);
         PartitionResult { partition_id: *partition_id, error_code: code.code(), error_message: Some(text) }
     };
-    ReplicaElectionResult { topic: asked.topic.clone(), partition_result: asked.partitions.iter().map(row).collect() }
+    let partition_result = asked.partitions.iter().enumerate().map(row).collect();
+    ReplicaElectionResult { topic: asked.topic.clone(), partition_result }
 }

@@ -106,7 +106,7 @@ fn a_topic_named_by_its_id_is_told_once_whatever_names_stand_beside_it() {
 
 /// Four bytes name a partition, 32,767 may name its topic.
 #[test]
-fn a_long_name_is_not_told_again_for_each_partition() {
+fn a_long_name_is_told_once_more_and_not_for_each_partition() {
     const PARTITIONS: i32 = 100;
     let rig = Rig::new();
     let name = "x".repeat(0x7fff);
@@ -118,7 +118,7 @@ fn a_long_name_is_not_told_again_for_each_partition() {
     let reassign = AlterPartitionReassignmentsRequest { topics: vec![reassign], ..Default::default() };
     for frame in [frame_of(1, &elect), frame_of(0, &reassign)] {
         let answer = rig.answer(frame).expect("it is answered");
-        assert!(answer.len() < 2 * name.len(), "{} bytes", answer.len());
+        assert!(answer.len() < 3 * name.len(), "{} bytes", answer.len());
     }
 }
 
