@@ -386,8 +386,6 @@ impl Catalog {
 
     /// Repeats a call that gets no answer. What got none may have been done, also where it is refused untried the next time.
     pub(super) fn persist<T>(&self, deadline: Instant, call: impl Fn(Instant) -> StoreResult<T>) -> StoreResult<T> {
-        /// JetStream "is temporarily unavailable": a cluster without a leader.
-        const NO_LEADER: u32 = 10008;
         for attempt in 0..TRIES {
             let now = self.clock.now().mono;
             if now >= deadline {
@@ -395,11 +393,7 @@ impl Catalog {
             }
             match call(deadline.min(now + CALL_TIMEOUT)) {
                 Err(StoreError::NoAnswer) => {}
-                Err(StoreError::Unavailable | StoreError::Busy | StoreError::Refused { code: NO_LEADER, .. })
-                    if attempt > 0 =>
-                {
-                    break;
-                }
+                Err(StoreError::Unavailable | StoreError::Busy) if attempt > 0 => break,
                 outcome => return outcome,
             }
         }

@@ -45,9 +45,6 @@ enum Purpose {
     Admin,
 }
 
-/// JetStream "is temporarily unavailable": a cluster without a leader.
-const NO_LEADER: u32 = 10008;
-
 /// What passes by itself gets a code that clients retry; `UNKNOWN_SERVER_ERROR` stays for what should not happen.
 fn error_code(error: &StoreError, purpose: Purpose) -> ErrorCode {
     match (error, purpose) {
@@ -75,9 +72,6 @@ fn error_code(error: &StoreError, purpose: Purpose) -> ErrorCode {
         (StoreError::NoPeers(_), Purpose::Partition) => ErrorCode::NOT_LEADER_OR_FOLLOWER,
         (StoreError::NoPeers(_), Purpose::Coordinator) => ErrorCode::COORDINATOR_NOT_AVAILABLE,
         (StoreError::NoPeers(_), Purpose::Admin) => ErrorCode::REQUEST_TIMED_OUT,
-        (StoreError::Refused { code: NO_LEADER, .. }, Purpose::Partition) => ErrorCode::NOT_LEADER_OR_FOLLOWER,
-        (StoreError::Refused { code: NO_LEADER, .. }, Purpose::Coordinator) => ErrorCode::COORDINATOR_NOT_AVAILABLE,
-        (StoreError::Refused { code: NO_LEADER, .. }, Purpose::Admin) => ErrorCode::REQUEST_TIMED_OUT,
         (StoreError::Refused { .. } | StoreError::Garbled(_), _) => ErrorCode::UNKNOWN_SERVER_ERROR,
     }
 }
