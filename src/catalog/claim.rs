@@ -10,7 +10,7 @@ use super::{Catalog, LOOK_TIMEOUT};
 use crate::cluster::BUCKET;
 use crate::limits::{CLAIM_LASTS, CLAIM_USED_MAX};
 use crate::sealed;
-use crate::store::{KvBucket, KvEntry, Sequence, StoreError, StoreResult, keys, kv_replace};
+use crate::store::{KvBucket, KvEntry, Sequence, StoreError, StoreResult, keys, kv_get_or_make, kv_replace};
 use crate::wire::Uuid;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
@@ -127,18 +127,8 @@ impl Catalog {
     }
 
     fn claim_entry(&self, key: &str, deadline: Instant) -> StoreResult<KvEntry> {
-        match self.store.kv_get(BUCKET, key, deadline) {
-            Err(StoreError::NoStream) => {
-                let replicas = self.defaults.replicas;
-                self.store.kv_ensure(&KvBucket { name: BUCKET.to_owned(), replicas, max_age_ms: None }, deadline)?;
-                // A cluster may not know the new bucket for a moment, which says nothing of a topic.
-                self.store.kv_get(BUCKET, key, deadline).map_err(|error| match error {
-                    StoreError::NoStream => StoreError::Unavailable,
-                    other => other,
-                })
-            }
-            outcome => outcome,
-        }
+        let bucket = KvBucket { name: BUCKET.to_owned(), replicas: self.defaults.replicas, max_age_ms: None };
+        kv_get_or_make(&*self.store, &bucket, key, deadline)
     }
 
     fn write_claim(&self, key: &str, expected: Sequence, lasts: Duration, removal: Removal) -> StoreResult<Sequence> {

@@ -6,7 +6,9 @@
 use crate::limits::PRODUCERS_PER_SNAPSHOT_MAX;
 use crate::log::producers::Producers;
 use crate::sealed;
-use crate::store::{KvBucket, KvEntry, Sequence, Store, StoreError, StoreResult, kv_replace};
+use crate::store::{
+    KvBucket, KvEntry, Sequence, Store, StoreError, StoreResult, kv_get_or_make, kv_get_present, kv_replace,
+};
 use crate::wire::Uuid;
 use serde_json::{Value, json};
 use std::collections::HashMap;
@@ -54,22 +56,8 @@ pub fn key(topic_id: Uuid, index: i32) -> String {
 
 /// Reads the entry at the leader; `None` where there never was one. Makes the bucket where there is none.
 pub fn read(store: &dyn Store, replicas: u32, key: &str, deadline: Instant) -> StoreResult<Option<EndEntry>> {
-    let found = match store.kv_get(BUCKET, key, deadline) {
-        Err(StoreError::NoStream) => {
-            store.kv_ensure(&KvBucket { name: BUCKET.to_owned(), replicas, max_age_ms: None }, deadline)?;
-            get(store, key, deadline)?
-        }
-        found => found?,
-    };
-    parse(&found)
-}
-
-/// The bucket is there: a cluster whose leader has not heard of it yet says otherwise, of the bucket and not of a topic.
-fn get(store: &dyn Store, key: &str, deadline: Instant) -> StoreResult<KvEntry> {
-    store.kv_get(BUCKET, key, deadline).map_err(|error| match error {
-        StoreError::NoStream => StoreError::Unavailable,
-        other => other,
-    })
+    let bucket = KvBucket { name: BUCKET.to_owned(), replicas, max_age_ms: None };
+    parse(&kv_get_or_make(store, &bucket, key, deadline)?)
 }
 
 /// What an entry says of a log's bounds.
@@ -113,7 +101,7 @@ pub fn write_onto(
     let mut attempts = 0;
     loop {
         attempts += 1;
-        let found = get(store, key, deadline)?;
+        let found = kv_get_present(store, BUCKET, key, deadline)?;
         let stored = parse(&found)?;
         if !expected(stored.as_ref()) {
             return Err(StoreError::WrongLast(None));

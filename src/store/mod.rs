@@ -320,6 +320,26 @@ pub fn publish_all(store: &dyn Store, messages: Vec<Publish>, deadline: Instant)
     outcomes
 }
 
+/// Reads a key of a bucket that is there. A cluster whose leader has not heard of it yet says otherwise: that passes, and says
+/// nothing of what the bucket is about.
+pub fn kv_get_present(store: &dyn Store, bucket: &str, key: &str, deadline: Instant) -> StoreResult<KvEntry> {
+    store.kv_get(bucket, key, deadline).map_err(|error| match error {
+        StoreError::NoStream => StoreError::Unavailable,
+        other => other,
+    })
+}
+
+/// Reads a key, and makes the bucket if it is not there.
+pub fn kv_get_or_make(store: &dyn Store, bucket: &KvBucket, key: &str, deadline: Instant) -> StoreResult<KvEntry> {
+    match store.kv_get(&bucket.name, key, deadline) {
+        Err(StoreError::NoStream) => {
+            store.kv_ensure(bucket, deadline)?;
+            kv_get_present(store, &bucket.name, key, deadline)
+        }
+        outcome => outcome,
+    }
+}
+
 /// Replaces a KV entry if its revision is still `expected`; gives the new revision.
 pub fn kv_replace(
     store: &dyn Store,
