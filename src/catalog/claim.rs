@@ -6,7 +6,8 @@
 //! it deletes, so that what one that was cut short has left can be told from what somebody else has damaged, and until when a
 //! removal that got no answer may still arrive: until then no topic of that name is made, which it would meet.
 
-use super::{Catalog, LOOK_TIMEOUT};
+use super::{Catalog, LOOK_TIMEOUT, names};
+use crate::clock::Now;
 use crate::cluster::BUCKET;
 use crate::limits::{CLAIM_LASTS, CLAIM_USED_MAX};
 use crate::sealed;
@@ -44,13 +45,27 @@ const LATE: &str = "late_ms";
 /// Tells our own write from another one's.
 const NONCE: &str = "nonce";
 
-/// What a claim says: its value, until when it is held, and what of a removal.
-fn open(entry: &KvEntry) -> (Value, i64, Removal) {
-    let said = entry.value.as_deref().and_then(sealed::open).unwrap_or(Value::Null);
-    let ms = |field: &str| said[field].as_i64().unwrap_or(0);
-    let removal = Removal { deleting: said[DELETING].as_str().and_then(Uuid::parse), late_ms: ms(LATE) };
-    let until_ms = ms(UNTIL);
-    (said, until_ms, removal)
+/// What a claim says.
+struct Said {
+    /// Until when it is held, in milliseconds since the epoch.
+    until_ms: i64,
+    removal: Removal,
+    nonce: Option<String>,
+}
+
+fn open(entry: &KvEntry) -> Said {
+    let value = entry.value.as_deref().and_then(sealed::open).unwrap_or(Value::Null);
+    let ms = |field: &str| value[field].as_i64().unwrap_or(0);
+    Said {
+        until_ms: ms(UNTIL),
+        removal: Removal { deleting: value[DELETING].as_str().and_then(Uuid::parse), late_ms: ms(LATE) },
+        nonce: value[NONCE].as_str().map(str::to_owned),
+    }
+}
+
+/// In milliseconds since the epoch.
+fn after(now: Now, time: Duration) -> i64 {
+    now.wall_ms.saturating_add(i64::try_from(time.as_millis()).expect("a claim lasts seconds"))
 }
 
 const PREFIX: &str = "changing.";
@@ -70,8 +85,8 @@ impl Catalog {
         let key = key_of(name);
         self.when_free(deadline, || {
             let now = self.clock.now();
-            let (_, until_ms, removal) = open(&self.claim_entry(&key, now.mono + LOOK_TIMEOUT)?);
-            if now.wall_ms < until_ms.max(removal.late_ms) { Err(StoreError::Busy) } else { Ok(()) }
+            let said = open(&self.claim_entry(&key, now.mono + LOOK_TIMEOUT)?);
+            if now.wall_ms < said.until_ms.max(said.removal.late_ms) { Err(StoreError::Busy) } else { Ok(()) }
         })
     }
 
@@ -97,7 +112,7 @@ impl Catalog {
         let key = key_of(name);
         let now = self.clock.now();
         let entry = self.claim_entry(&key, now.mono + LOOK_TIMEOUT)?;
-        let (_, until_ms, removal) = open(&entry);
+        let Said { until_ms, removal, .. } = open(&entry);
         if now.wall_ms < until_ms {
             return Err(StoreError::Busy);
         }
@@ -107,13 +122,16 @@ impl Catalog {
 
     /// The topic of that name that is not served, but can be deleted.
     pub fn deletable(&self, name: &str, deadline: Instant) -> StoreResult<Option<Uuid>> {
+        if names::fault(name).is_some() {
+            return Ok(None);
+        }
         self.half_deleted(name, deadline)?.map_or_else(|| self.damaged(name), |id| Ok(Some(id)))
     }
 
     /// The topic of that name whose deletion has begun and is not known to have ended.
-    pub fn half_deleted(&self, name: &str, deadline: Instant) -> StoreResult<Option<Uuid>> {
+    pub(super) fn half_deleted(&self, name: &str, deadline: Instant) -> StoreResult<Option<Uuid>> {
         let entry = self.claim_entry(&key_of(name), deadline)?;
-        Ok(open(&entry).2.deleting)
+        Ok(open(&entry).removal.deleting)
     }
 
     /// The name of the topic with that id whose deletion has begun and is not known to have ended.
@@ -122,7 +140,7 @@ impl Catalog {
             Err(StoreError::NoStream) => Vec::new(),
             listed => listed?,
         };
-        let found = entries.into_iter().find(|(_, entry)| open(entry).2.deleting == Some(id));
+        let found = entries.into_iter().find(|(_, entry)| open(entry).removal.deleting == Some(id));
         Ok(found.and_then(|(key, _)| keys::text_of(key.strip_prefix(PREFIX)?)))
     }
 
@@ -133,17 +151,14 @@ impl Catalog {
 
     fn write_claim(&self, key: &str, expected: Sequence, lasts: Duration, removal: Removal) -> StoreResult<Sequence> {
         let now = self.clock.now();
-        let lasts_ms = i64::try_from(lasts.as_millis()).expect("a claim lasts seconds");
-        let deleting = removal.deleting.map(|id| id.to_string());
-        let (until_ms, nonce) = (now.wall_ms.saturating_add(lasts_ms), Uuid::random().to_string());
-        let value = json!({ UNTIL: until_ms, DELETING: deleting, LATE: removal.late_ms, NONCE: nonce });
+        let (deleting, nonce) = (removal.deleting.map(|id| id.to_string()), Uuid::random().to_string());
+        let value = json!({ UNTIL: after(now, lasts), DELETING: deleting, LATE: removal.late_ms, NONCE: nonce });
         let value = Some(sealed::seal(&value));
         match kv_replace(&*self.store, BUCKET, key, value, expected, now.mono + LOOK_TIMEOUT) {
             // It may have been the answer that was lost.
             Err(StoreError::NoAnswer) => {
                 let entry = self.store.kv_get(BUCKET, key, self.clock.now().mono + LOOK_TIMEOUT)?;
-                let is_ours = open(&entry).0[NONCE].as_str() == Some(nonce.as_str());
-                if is_ours { Ok(entry.revision) } else { Err(StoreError::NoAnswer) }
+                if open(&entry).nonce == Some(nonce) { Ok(entry.revision) } else { Err(StoreError::NoAnswer) }
             }
             outcome => outcome,
         }
@@ -189,8 +204,7 @@ impl Claim<'_> {
 
     /// A removal got no answer: it may still arrive, as long as what is done under a claim may.
     pub fn may_arrive_late(&mut self) {
-        let lasts_ms = i64::try_from(CLAIM_LASTS.as_millis()).expect("a claim lasts seconds");
-        self.removal.late_ms = self.catalog.clock.now().wall_ms.saturating_add(lasts_ms);
+        self.removal.late_ms = after(self.catalog.clock.now(), CLAIM_LASTS);
     }
 
     /// Leaves it to its time: a change whose outcome is not known may still arrive.

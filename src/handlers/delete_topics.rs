@@ -10,7 +10,7 @@
 
 use super::errors::{delete_topic_error, for_admin};
 use super::{Context, Outcome};
-use crate::catalog::{DeleteTopicError, names};
+use crate::catalog::DeleteTopicError;
 use crate::protocol::error_code::ErrorCode;
 use crate::protocol::messages::delete_topics::{
     DeletableTopicResult, DeleteTopicState, DeleteTopicsRequest, DeleteTopicsResponse,
@@ -74,12 +74,8 @@ fn find(cx: &Context, item: &DeleteTopicState, deadline: Instant) -> Result<Name
             return Err((ErrorCode::INVALID_REQUEST, text));
         }
         (Some(name), Uuid::ZERO) => {
-            let half = || match names::fault(name) {
-                None => catalog.deletable(name, deadline),
-                Some(_) => Ok(None),
-            };
             let found = match cx.topic_by(name, deadline) {
-                Ok(None) => half(),
+                Ok(None) => catalog.deletable(name, deadline),
                 found => found.map(|topic| topic.map(|topic| topic.id)),
             };
             (found.map(|id| Some((name.clone(), id?))), delete_topic_error(&DeleteTopicError::Unknown))
