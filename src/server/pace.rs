@@ -44,11 +44,16 @@ mod tests {
 
     const LIMIT: Duration = Duration::from_secs(10);
 
+    /// So many seconds after some moment.
+    fn clock() -> impl Fn(u64) -> Instant {
+        let start = Instant::now();
+        move |seconds| start + Duration::from_secs(seconds)
+    }
+
     #[test]
     fn a_share_is_progress_and_a_byte_now_and_then_is_none() {
-        let start = Instant::now();
-        let at = |seconds| start + Duration::from_secs(seconds);
-        let mut pace = Pace::new(start);
+        let at = clock();
+        let mut pace = Pace::new(at(0));
         pace.advance(0, 1_000, at(100));
         assert!(!pace.is_slower_than(LIMIT, at(109)), "it began to hold something at 100");
         pace.advance(240, 760, at(109));
@@ -61,9 +66,8 @@ mod tests {
 
     #[test]
     fn who_holds_nothing_begins_anew() {
-        let start = Instant::now();
-        let at = |seconds| start + Duration::from_secs(seconds);
-        let mut pace = Pace::new(start);
+        let at = clock();
+        let mut pace = Pace::new(at(0));
         pace.advance(0, 1_000, at(1));
         pace.advance(10, 0, at(2));
         pace.advance(1, 1_000, at(60));
