@@ -1,5 +1,6 @@
 //! Finds in a history what must never happen: loss, repetition, reordering, gaps, offsets or watermarks that go back.
 
+use crate::clients::OUT_OF_ORDER_SEQUENCE_NUMBER;
 use crate::history::{Event, History, Outcome, Promises, Value, What};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -8,9 +9,6 @@ const STALE_US_MAX: u64 = 15_000_000;
 
 /// A commit that nobody waits for any more comes this late at most: longer than any fault lasts, and a busy machine.
 const COMMIT_LATE_US_MAX: u64 = 20_000_000;
-
-/// What a producer is told whose batch leaves a gap.
-const OUT_OF_ORDER_SEQUENCE_NUMBER: i16 = 45;
 
 /// A gateway that could ask the store for this long has learned what it did not know.
 const LEARNING_US_MAX: u64 = 10_000_000;

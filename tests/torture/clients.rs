@@ -23,7 +23,7 @@ const PRODUCE_TIMEOUT_MS: i32 = 5_000;
 const IN_FLIGHT_MAX: usize = 5;
 
 const OFFSET_OUT_OF_RANGE: i16 = 1;
-const OUT_OF_ORDER_SEQUENCE_NUMBER: i16 = 45;
+pub const OUT_OF_ORDER_SEQUENCE_NUMBER: i16 = 45;
 
 /// What all clients of a run know.
 pub struct Course {
