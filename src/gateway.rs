@@ -124,8 +124,8 @@ fn follow_topics(services: &Services) {
         }
         let (logs, offsets, topic, logger) = (logs.clone(), offsets.clone(), topic.clone(), logger.clone());
         let catalog = catalog.clone();
-        // A cluster's leader does not know all streams at first, those of one replica neither.
-        let may_be_there = store.info().clustered || topic.partitions.iter().any(|partition| partition.replicas > 1);
+        let info = store.info();
+        let may_be_there = topic.partitions.iter().any(|partition| info.may_deny(partition.replicas));
         let wait = if may_be_there { limits::CLUSTER_KNOWS_AFTER } else { Duration::ZERO };
         // What is left behind does no harm; what is removed of a topic that is there after all would.
         let remove = move || {

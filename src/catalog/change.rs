@@ -216,10 +216,9 @@ impl Catalog {
 
     /// The partitions of which there are streams under that name, be they whose they may.
     fn partitions_left(&self, name: &str, deadline: Instant) -> StoreResult<BTreeSet<usize>> {
-        let listing = self.store.stream_list(&names::topic_subjects(name), deadline)?;
-        let silent = by_stem(&listing.silent).remove(names::stem(name).as_str()).unwrap_or_default();
-        let found = listing.streams.iter().filter_map(streams::read).filter(|found| found.topic == name);
-        Ok(found.map(|found| found.partition).chain(silent).collect())
+        let (found, silent) = self.streams_of(name, deadline)?;
+        let silent = by_stem(&silent).remove(names::stem(name).as_str()).unwrap_or_default();
+        Ok(found.iter().map(|found| found.partition).chain(silent).collect())
     }
 
     /// Makes all streams of a plan, or gives false, with none made, if one of them is there already.
@@ -342,16 +341,14 @@ impl Catalog {
     /// Removes the streams that a creation or removal cut short has left of a name that is no topic.
     fn remove_remains(&self, name: &str, deadline: Instant) -> Result<(), CreateTopicError> {
         let now = self.clock.now();
-        let listing = match self.store.stream_list(&names::topic_subjects(name), deadline) {
+        let (remains, silent) = match self.streams_of(name, deadline) {
             Err(StoreError::Unavailable) => return Ok(()),
             listed => listed?,
         };
         // A stream of this name has no leader, since it is just being made or its servers are away. It stays.
-        if !listing.silent.is_empty() {
+        if !silent.is_empty() {
             return Ok(());
         }
-        let remains: Vec<_> =
-            listing.streams.iter().filter_map(streams::read).filter(|found| found.topic == name).collect();
         let failed = self.failed.lock().expect("no holder panics").clone();
         let is_ours = |found: &streams::Found| found.id.is_some_and(|id| failed.contains(&id));
         let busy = remains.iter().any(|found| !is_ours(found) && streams::is_young(&found.created, now.wall_ms));

@@ -8,7 +8,7 @@ use crate::wire::Uuid;
 use slog::debug;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Between two looks at what a cluster says is not there.
 const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(100);
@@ -51,7 +51,7 @@ impl Catalog {
 
     /// Whether the store may say of what is there that it is not.
     fn may_be_mistaken(&self) -> bool {
-        self.defaults.replicas > 1 || self.store.info().clustered
+        self.store.info().may_deny(self.defaults.replicas)
     }
 
     /// Between a look that found something missing, and the one that is believed.
@@ -126,13 +126,9 @@ impl Catalog {
         {
             return Ok(Some(Standing::Whole(known)));
         }
-        let listing = self.store.stream_list(&names::topic_subjects(name), deadline)?;
-        for info in listing.streams {
-            if let Some(found) = streams::read(&info).filter(|found| found.topic == name && found.partition > 0) {
-                parts.insert(found.partition, found);
-            }
-        }
-        add_silent(&mut parts, &by_stem(&listing.silent));
+        let (listed, silent) = self.streams_of(name, deadline)?;
+        parts.extend(listed.into_iter().filter(|found| found.partition > 0).map(|found| (found.partition, found)));
+        add_silent(&mut parts, &by_stem(&silent));
         let missing = match self.assemble(&parts) {
             Standing::Part { missing, .. } if !missing.is_empty() => missing,
             standing => return Ok(Some(standing)),
@@ -150,6 +146,13 @@ impl Catalog {
             }
         }
         Ok(Some(self.assemble(&parts)))
+    }
+
+    /// The streams under a topic's name, whosever they are, and the names of those that do not answer.
+    pub(super) fn streams_of(&self, name: &str, deadline: Instant) -> StoreResult<(Vec<streams::Found>, Vec<String>)> {
+        let listing = self.store.stream_list(&names::topic_subjects(name), deadline)?;
+        let found = listing.streams.iter().filter_map(streams::read).filter(|found| found.topic == name);
+        Ok((found.collect(), listing.silent))
     }
 
     pub(super) fn assemble(&self, parts: &Parts) -> Standing {

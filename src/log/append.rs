@@ -140,7 +140,7 @@ impl PartitionLog {
         formed.settled.extend(expired.into_iter().map(|append| (append, Err(LogError::Store(StoreError::NoAnswer)))));
         match state.phase {
             Phase::Cold => {
-                formed.load = !state.queue.waiting.is_empty() && !state.load_asked;
+                formed.load = state.has_waiting() && !state.load_asked;
                 state.load_asked |= formed.load;
             }
             Phase::Idle => {

@@ -391,7 +391,7 @@ impl PartitionLog {
     /// says that one is missing, however few replicas it has: there it is the catalog that makes sure, and ends the log.
     pub(super) fn lost(&self, error: StoreError) -> LogError {
         match error {
-            StoreError::NoStream if self.place.replicas > 1 || self.shared.store.info().clustered => {
+            StoreError::NoStream if self.shared.store.info().may_deny(self.place.replicas) => {
                 self.shared.stream_is_gone(&self.topic);
                 LogError::Store(StoreError::Unavailable)
             }

@@ -38,6 +38,14 @@ pub struct ServerInfo {
     pub clustered: bool,
 }
 
+impl ServerInfo {
+    /// Whether it may be said of a stream with so many replicas that it is not there although it is: who has just been elected does
+    /// not know all streams at first, and in a cluster that is asked of those with one replica as well.
+    pub fn may_deny(&self, replicas: u32) -> bool {
+        replicas > 1 || self.clustered
+    }
+}
+
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StreamState {
     pub messages: u64,
